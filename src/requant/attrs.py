@@ -8,7 +8,8 @@ An operator declares its attributes once::
         pool_type: Literal["max", "avg", "sum", "lp"] = "max"
 
 A field without a default is required. The field's type says how a string is read. MXNet wrote the same value in
-many ways over the years (``"(1, 1)"``, ``"[1,1]"``, ``"1"``, ``"2L"``, ``"None"``, ``"True"``, ``"1"``), and all are read.
+many ways over the years (``"(1, 1)"``, ``"[1,1]"``, ``"1"``, ``"2L"``, ``"None"``, ``"True"``), and
+all of them are read.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def _bool(value: object) -> bool:
     raise ValueError(text)
 
 
-def _items(value: object) -> list[object]:
+def items(value: object) -> list[object]:
+    """The members of a tuple written as text, or of a Python sequence; a lone value is a tuple of one."""
     if isinstance(value, str):
         text = value.strip()
         if text[:1] in "([" and text[-1:] in ")]" and len(text) >= 2:
@@ -92,7 +94,7 @@ def _read(kind: Any, value: object) -> object:
                 return option
         raise ValueError(text)
     if origin is tuple:
-        return tuple(_read(args[0], item) for item in _items(value))
+        return tuple(_read(args[0], item) for item in items(value))
     if kind is bool:
         return _bool(value)
     if kind is int:
@@ -116,7 +118,7 @@ def _say(kind: Any) -> str:
 
 
 @functools.cache
-def _types(cls: type) -> dict[str, Any]:
+def _types(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
@@ -133,7 +135,7 @@ class Attrs:
         Raises:
             AttributeValueError: an unknown key, a missing required one, or a value that cannot be read.
         """
-        kinds = _types(cls)
+        kinds = _types(typing.cast(Any, cls))
         names = {f.metadata.get("name", f.name): f for f in dataclasses.fields(cls)}
         found: dict[str, object] = {}
         for key, value in raw.items():

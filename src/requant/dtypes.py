@@ -54,6 +54,7 @@ def as_dtype(dtype: object, where: object | None = None) -> np.dtype:
         return MX_CODES[0]
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
+    found: np.dtype | None
     try:
         found = np.dtype(dtype)  # type: ignore[call-overload]
     except TypeError:
@@ -70,4 +71,4 @@ def to_onnx(dtype: object) -> ir.DataType:
 
 def from_onnx(dtype: ir.DataType) -> np.dtype:
     """The numpy dtype of an ONNX element type."""
-    return dtype.numpy()
+    return np.dtype(dtype.numpy())
