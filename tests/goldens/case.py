@@ -1,7 +1,7 @@
 """Golden cases: what one operator does in MXNet 1.9.1 for given attributes and inputs.
 
-This file runs on both sides: under MXNet's Python 3.8 (``record.py``) and in our tests. It needs numpy alone. Inputs are
-not stored: both sides make them from the case's name. Outputs are stored, one ``data/<family>.npz`` per family.
+This file runs on both sides: under MXNet's Python 3.8 (``record.py``) and in our tests. It needs numpy alone. Inputs
+are not stored: both sides make them from the case's name. Outputs are stored, one ``data/<family>.npz`` per family.
 """
 
 import importlib
@@ -16,8 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class In(object):
     """One input array, by recipe.
 
-    kind: "normal" (mean 0, sigma ``scale``), "uniform" (``low``..``high``), "ints" (``low`` <= i < ``high``), "positive"
-    (|normal| + 0.1), or "perm" (a random permutation of 0..n-1, no ties). ``value`` gives the array itself, as a list.
+    kind: "normal" (mean 0, sigma ``scale``), "uniform" (``low``..``high``), "ints" (``low`` <= i < ``high``),
+    "positive" (|normal| + 0.1), or "perm" (a random permutation of 0..n-1, no ties). ``value`` gives the array
+    itself, as a list.
     """
 
     def __init__(self, *shape, **kw):
