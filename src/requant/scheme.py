@@ -1,0 +1,92 @@
+"""What an engine runs fast as INT8. An engine declares a `Scheme`; the planner and ``apply`` follow it.
+
+The same quantizers in another form or place change speed by a factor of two on one machine, and which form is right
+depends on the engine. A scheme therefore says where Quantize/Dequantize pairs must stand, not how to make them:
+
+- **compute** operators multiply and accumulate integers: they decide whether a model gets faster.
+- **support** operators have integer kernels, or fuse into a neighbour that has one, when their inputs are quantized.
+- **through** operators move or select values and never make new ones: what goes in as int8 comes out as the same int8,
+  so input and output share one scale.
+- **fused** operators are element-wise, and an engine computes them inside the kernel that made their input; a quantizer
+  between the two would break that.
+
+Operator names are ONNX's, of the default domain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: Integer form of a tensor that has negative values: ``int8`` with zero point 0, or an unsigned or signed byte with a
+#: zero point that moves the integers over the range.
+Signed = Literal["int8", "int8_asymmetric", "uint8_asymmetric"]
+#: Which inputs of a residual addition get a quantizer.
+AddInputs = Literal["both", "one", "none"]
+
+COMPUTE = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+THROUGH = frozenset(
+    {
+        "MaxPool", "GlobalMaxPool", "ReduceMax", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice",
+        "Split", "Gather", "DepthToSpace", "SpaceToDepth", "Expand", "Tile", "Identity",
+    }
+)  # fmt: skip
+POOLING = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"})
+ACTIVATIONS = frozenset(
+    {
+        "Relu", "Clip", "LeakyRelu", "PRelu", "Elu", "Selu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh", "Softplus",
+        "Gelu", "Mish", "Swish",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The INT8 forms that an engine runs fast.
+
+    Attributes:
+        name: what it is called in plans and messages.
+        compute, support, through, fused: ONNX operator types, see the module's docstring.
+        unsigned: tensors without negative values become uint8 with zero point 0 (one bit more than int8).
+        signed: form of tensors with negative values.
+        per_channel: compute operators that take one weight scale an output channel; the others take one a tensor.
+        quantized_outputs: operators that run as integers only if their output is quantized too.
+        add_inputs: which inputs of a residual addition are quantized; ``one`` leaves the branch that a convolution
+            has just computed in its accumulators.
+        int32_bias: a bias is stored as int32 with the accumulator's scale; else it stays float.
+        absorbs: a quantizer with zero point 0 may stand for the Relu or Clip in front of it, which then goes.
+        reduced: weights use 7 of 8 bits, because the CPU adds pairs of products in 16 bits that saturate
+            (x86 without VNNI).
+    """
+
+    name: str
+    compute: frozenset[str] = COMPUTE
+    support: frozenset[str] = frozenset({"Add", "Concat"}) | POOLING
+    through: frozenset[str] = THROUGH
+    fused: frozenset[str] = ACTIVATIONS
+    unsigned: bool = True
+    signed: Signed = "int8"
+    per_channel: frozenset[str] = COMPUTE
+    quantized_outputs: frozenset[str] = frozenset()
+    add_inputs: AddInputs = "both"
+    int32_bias: bool = True
+    absorbs: bool = True
+    reduced: bool = False
+
+
+#: OpenVINO's CPU plugin: everything fuses into the convolution when both branches of an addition are quantized.
+OPENVINO = Scheme("openvino")
+#: ONNX Runtime's CPU provider: a node runs as integers only between Dequantize and Quantize, outputs included.
+ONNXRUNTIME = Scheme(
+    "onnxruntime",
+    signed="uint8_asymmetric",
+    quantized_outputs=frozenset({"Conv", "ConvTranspose", "Add", "Concat"}) | POOLING,
+)
+#: TensorRT: symmetric int8 alone, float biases, additions fused into the convolution of their unquantized branch.
+TENSORRT = Scheme(
+    "tensorrt",
+    unsigned=False,
+    add_inputs="one",
+    int32_bias=False,
+    absorbs=False,
+)
