@@ -1,5 +1,26 @@
-"""requant: run trained MXNet, Gluon and ONNX models today, as INT8, with no MXNet installed."""
+"""requant: run trained MXNet, Gluon and ONNX models today, as INT8, with no MXNet installed.
+
+>>> import requant
+>>> model = requant.load("net-symbol.json")          # doctest: +SKIP
+>>> [scores] = model.run(images)                     # doctest: +SKIP
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from requant.pipeline import Compiled, Model, load
+
+__all__ = ["Compiled", "Model", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    # Deferred so that ``import requant`` costs no engine and no ONNX.
+    if name in {"Compiled", "Model", "load"}:
+        from requant import pipeline
+
+        return getattr(pipeline, name)
+    raise AttributeError(f"module 'requant' has no attribute {name!r}")

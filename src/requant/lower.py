@@ -222,20 +222,32 @@ def _used(g: Emit) -> list[Value]:
     return [v for v in g.initializers.values() if id(v) in read]
 
 
-def check_params(symbol: Symbol, params: Mapping[str, np.ndarray], inputs: Sequence[str]) -> None:
-    """Say at once what is missing: every needed variable is a parameter or one of ``inputs``.
+#: Input names that parameters go into; a free variable there is a parameter that is missing, not an input.
+_PARAMETER_INPUTS = frozenset(
+    {"weight", "bias", "gamma", "beta", "moving_mean", "moving_var", "running_mean", "running_var", "parameters"}
+)
 
+
+def missing_parameters(symbol: Symbol, params: Mapping[str, object], inputs: Sequence[str], where: object) -> None:
+    """Say at once which parameter is missing: a variable that has no value and goes into a parameter's place.
+
+    Args:
+        inputs: names that the caller declares to be inputs, wherever they go.
     Raises:
-        ParameterError: a parameter is missing; the message names the closest one that is there.
+        ParameterError: one is missing; the message names the closest one that is there.
     """
-    for name in free_inputs(symbol, params):
-        if name not in inputs:
-            raise ParameterError(
-                "a parameter is missing",
-                where=f"variable {name!r}",
-                expected="a value for it",
-                next=nearest(name, params),
-            )
+    free = set(free_inputs(symbol, params)) - set(inputs)
+    for node in needed_nodes(symbol)[0]:
+        if node.op is None:
+            continue
+        for name, (source, _) in zip(node.input_names, node.inputs):
+            if name in _PARAMETER_INPUTS and source.is_variable and source.name in free:
+                raise ParameterError(
+                    f"parameter {source.name!r} is missing",
+                    where=where,
+                    expected=f"a value for input {name!r} of node {node.name!r} ({node.op.name})",
+                    next=nearest(source.name, params),
+                )
 
 
 def entry_of(symbol: Symbol, name: str) -> Entry:

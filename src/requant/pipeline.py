@@ -1,0 +1,480 @@
+"""The road from a file to an answer: load, compile, run, save. The only place where the rooms are strung together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from requant import engines
+from requant.dtypes import as_dtype
+from requant.engines.base import EngineOptions, LayerProfile, Session, SessionCache, TensorSpec
+from requant.errors import FormatError, InputError, ParameterError, nearest
+from requant.formats import archive, onnx_file, symbol_file
+from requant.formats.params import read_params, split_arg_aux, write_params
+from requant.formats.sparse import Csr, RowSparse
+from requant.lower import Cut, Dims, Lowered, free_inputs, missing_parameters, needed_nodes, to_onnx
+from requant.ops.emit import NeedsShape
+from requant.symbol.tree import Symbol
+
+log = logging.getLogger(__name__)
+
+Feeds = Mapping[str, Any]
+#: What ``run`` takes: one array for a model with one input, a sequence in input order, or a mapping by name.
+Data = np.ndarray | Sequence[np.ndarray] | Feeds
+
+DEFAULT_ENGINE = "openvino"
+
+
+class Model:
+    """A loaded network. Immutable; ``compile`` binds it to an engine, ``run`` does so by itself.
+
+    Made by ``requant.load``, ``Model.from_symbol`` or ``Model.from_onnx``.
+    """
+
+    def __init__(
+        self,
+        *,
+        symbol: Symbol | None = None,
+        params: Mapping[str, np.ndarray] | None = None,
+        onnx: ir.Model | None = None,
+        shapes: Mapping[str, Dims] | None = None,
+        dtypes: Mapping[str, object] | None = None,
+        source: str = "model",
+    ) -> None:
+        self.symbol = symbol
+        self.params: dict[str, np.ndarray] = dict(params or {})
+        self.source = source
+        self._given = onnx
+        self._shapes = dict(shapes or {})
+        self._dtypes = dict(dtypes or {})
+        self._lowered: Lowered | None = None
+        self._special: dict[Any, Lowered] = {}
+        self._compiled: dict[Any, Compiled] = {}
+        self._lock = threading.RLock()
+
+    # -- making ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_symbol(
+        cls,
+        symbol: Symbol,
+        params: Mapping[str, np.ndarray],
+        *,
+        shapes: Mapping[str, Dims] | None = None,
+        dtypes: Mapping[str, object] | None = None,
+        source: str = "symbol",
+    ) -> Model:
+        """A model from a symbol and the values of its arguments and auxiliary states, by variable name.
+
+        Args:
+            shapes: dimensions of free inputs; a string or None is a dimension that stays open.
+        Raises:
+            ParameterError: the symbol needs a parameter that is not there.
+        """
+        if params:
+            missing_parameters(symbol, params, [*(shapes or {}), *(dtypes or {})], source)
+        return cls(symbol=symbol, params=params, shapes=shapes, dtypes=dtypes, source=source)
+
+    @classmethod
+    def from_onnx(cls, model: ir.Model, *, source: str = "onnx model") -> Model:
+        """A model from an ONNX graph."""
+        return cls(onnx=model, source=source)
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def onnx(self) -> ir.Model:
+        """The ONNX graph, dimension 0 of the inputs left open where the operators allow it.
+
+        Raises:
+            InputError: the shape of an input is needed, and neither file nor caller says it.
+        """
+        if self._given is not None:
+            return self._given
+        with self._lock:
+            if self._lowered is None:
+                assert self.symbol is not None
+                try:
+                    self._lowered = to_onnx(self.symbol, self.params, self._shapes, self._dtypes, name=self._graph_name)
+                except NeedsShape as fault:
+                    raise InputError(
+                        f"this network cannot be lowered with open dimensions: {fault.what}",
+                        where=self.source,
+                        expected="the full shape of each input: " + ", ".join(free_inputs(self.symbol, self.params)),
+                        next="give shapes={'data': (1, 3, 224, 224)} or --shape data=1,3,224,224",
+                    ) from fault
+            return self._lowered.model
+
+    @property
+    def _graph_name(self) -> str:
+        return Path(self.source).name.replace("-symbol.json", "") or "model"
+
+    def onnx_for(self, shapes: Mapping[str, Sequence[int]]) -> ir.Model:
+        """The ONNX graph for inputs of these shapes: the open one where there is one, else one made for them."""
+        if self._given is not None:
+            return self._given
+        assert self.symbol is not None
+        key = tuple(sorted((n, tuple(s)) for n, s in shapes.items()))
+        with self._lock:
+            if self._lowered is not None:
+                return self._lowered.model
+            if key not in self._special:
+                # Only the batch is left open: shapes that the caller feeds are facts, so every operator that needs
+                # a size as a number gets it, and one graph still serves every batch size.
+                open_batch: dict[str, Dims] = {n: ("N", *s[1:]) if len(s) else () for n, s in shapes.items()}
+                try:
+                    self._special[key] = to_onnx(self.symbol, self.params, {**self._shapes, **open_batch}, self._dtypes)
+                except NeedsShape:
+                    self._special[key] = to_onnx(self.symbol, self.params, dict(shapes), self._dtypes)
+            return self._special[key].model
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The free inputs: name, dtype and shape (a string is an open dimension)."""
+        return tuple(_spec(v) for v in self.onnx.graph.inputs if v.name not in self.onnx.graph.initializers)
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The outputs: name, dtype and shape (None is a dimension that only a run can tell)."""
+        return tuple(_spec(v) for v in self.onnx.graph.outputs)
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the free inputs, in order."""
+        if self.symbol is not None:
+            return free_inputs(self.symbol, self.params)
+        return [spec.name for spec in self.inputs]
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs, in order."""
+        if self.symbol is not None:
+            return self.symbol.list_outputs()
+        return [spec.name for spec in self.outputs]
+
+    @property
+    def cut(self) -> tuple[Cut, ...]:
+        """Inputs that matter in training alone and were cut off (labels)."""
+        return needed_nodes(self.symbol)[1] if self.symbol is not None else ()
+
+    def feeds(self, data: Data, extra: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
+        """Arrays by input name.
+
+        Raises:
+            InputError: a name is wrong or missing; the message lists the true inputs.
+        """
+        names = self.input_names
+        if isinstance(data, Mapping):
+            given = {**data, **(extra or {})}
+        elif isinstance(data, (list, tuple)):
+            given = {**dict(zip(names, data)), **(extra or {})}
+            if len(data) > len(names):
+                raise InputError("too many arrays", where=self.source, got=len(data), expected=f"{len(names)}: {names}")
+        else:
+            given = {names[0]: data, **(extra or {})} if names else {}
+        for name in given:
+            if name not in names:
+                raise InputError(
+                    "no input of that name", where=self.source, got=name, expected=names, next=nearest(name, names)
+                )
+        missing = [n for n in names if n not in given]
+        if missing:
+            raise InputError("an input is missing", where=self.source, got=list(given), expected=names)
+        return {n: np.asarray(given[n]) for n in names}
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def compile(
+        self,
+        engine: str = DEFAULT_ENGINE,
+        *,
+        shapes: Mapping[str, Sequence[int | None]] | None = None,
+        dynamic: bool = False,
+        threads: int | None = None,
+        hint: str = "latency",
+        streams: int | None = None,
+        precision: str = "f32",
+        cache_dir: str | None = None,
+        cache_size: int = 8,
+        profile: bool = False,
+    ) -> Compiled:
+        """Bind the model to an engine.
+
+        Args:
+            engine: ``openvino`` or ``onnxruntime``; see ``requant doctor`` for what is installed.
+            shapes: compile for these input shapes at once (None: an open dimension). Otherwise the first call does.
+            dynamic: one session for all shapes, instead of one per shape (fastest) of which ``cache_size`` are kept.
+            threads: CPU threads; None leaves it to the engine.
+            hint: ``latency`` (one request at a time) or ``throughput`` (many).
+            streams: how many requests run in parallel; None leaves it to the engine.
+            precision: arithmetic of float layers: ``f32``, ``bf16`` or ``f16``.
+            cache_dir: keep compiled models there, so that the next start is faster.
+        Raises:
+            EngineError: the engine is unknown, not installed, or refuses the graph. There is no silent switch.
+        """
+        options = EngineOptions(
+            threads=threads,
+            hint=hint,  # type: ignore[arg-type]
+            streams=streams,
+            precision=precision,  # type: ignore[arg-type]
+            cache_dir=cache_dir,
+            profile=profile,
+        )
+        compiled = Compiled(self, engine, options, dynamic=dynamic, cache_size=cache_size)
+        if shapes is not None:
+            compiled.prepare(shapes)
+        return compiled
+
+    def run(self, data: Data | None = None, /, engine: str = DEFAULT_ENGINE, **named: Any) -> list[np.ndarray]:
+        """Run once: ``model.run(x)``, ``model.run({"data": x})`` or ``model.run(data=x)``.
+
+        Returns:
+            The outputs, in order.
+        """
+        with self._lock:
+            if engine not in self._compiled:
+                self._compiled[engine] = self.compile(engine)
+        return self._compiled[engine].run(data, **named)
+
+    __call__ = run
+
+    def predict(self, batches: Iterable[Data], engine: str = DEFAULT_ENGINE) -> Iterator[list[np.ndarray]]:
+        """Outputs of each batch, in order, with many requests under way at once."""
+        return self.compile(engine, hint="throughput").stream(batches)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], epoch: int = 0) -> list[str]:
+        """Write the model: ``x.onnx``, or with any other name a prefix for MXNet files.
+
+        Returns:
+            The files written.
+        Raises:
+            FormatError: an ONNX model cannot be written as MXNet files.
+        """
+        name = os.fspath(path)
+        if name.endswith(".onnx"):
+            onnx_file.write(self.onnx, name)
+            return [name]
+        if self.symbol is None:
+            raise FormatError(
+                "a model that came from ONNX cannot be written as MXNet files",
+                where=name,
+                next="give a name that ends in .onnx",
+            )
+        files = [f"{name}-symbol.json", f"{name}-{epoch:04d}.params"]
+        symbol_file.save(self.symbol, files[0])
+        aux = set(self.symbol.list_auxiliary_states())
+        write_params(files[1], {f"{'aux' if n in aux else 'arg'}:{n}": p for n, p in self.params.items()})
+        return files
+
+    def __repr__(self) -> str:
+        return f"<requant.Model {self.source}: {', '.join(self.input_names)} -> {', '.join(self.output_names)}>"
+
+
+class Compiled:
+    """A model on an engine. Safe to share between threads.
+
+    Sessions are made for each input signature (names, shapes, dtypes) that comes, and the latest are kept.
+    """
+
+    def __init__(self, model: Model, engine: str, options: EngineOptions, *, dynamic: bool, cache_size: int) -> None:
+        self.model, self.options, self.dynamic = model, options, dynamic
+        self._engine = engines.get(engine)
+        self._cache: SessionCache[Session] = SessionCache(cache_size)
+        self._last: Session | None = None
+        self._names = tuple(model.input_names)
+
+    @property
+    def engine(self) -> str:
+        return self._engine.name
+
+    def prepare(self, shapes: Mapping[str, Sequence[int | None]]) -> Session:
+        """Build the session for these shapes now, instead of at the first call."""
+        fixed = {n: tuple(s) for n, s in shapes.items()}
+        if any(d is None for s in fixed.values() for d in s):
+            self.dynamic = True
+            return self._cache.get((), lambda: self._engine.load(self.model.onnx, self.options, fixed))
+        return self._session({n: tuple(int(d or 0) for d in s) for n, s in fixed.items()})
+
+    def _session(self, shapes: Mapping[str, tuple[int, ...]]) -> Session:
+        if self.dynamic:
+            return self._cache.get((), lambda: self._engine.load(self.model.onnx_for(shapes), self.options, None))
+        key = tuple(shapes.items())
+
+        def build() -> Session:
+            return self._engine.load(self.model.onnx_for(shapes), self.options, dict(shapes))
+
+        return self._cache.get(key, build)
+
+    def _feeds(self, data: Data | None, named: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        if data is None:
+            return self.model.feeds(named)
+        return self.model.feeds(data, named)
+
+    def _ready(self, data: Data | None, named: Mapping[str, Any]) -> tuple[Session, dict[str, np.ndarray]]:
+        if isinstance(data, np.ndarray) and len(self._names) == 1 and not named:
+            feeds = {self._names[0]: data}
+        else:
+            feeds = self._feeds(data, named)
+        self._last = self._session({n: a.shape for n, a in feeds.items()})
+        return self._last, feeds
+
+    def run(self, data: Data | None = None, /, **named: Any) -> list[np.ndarray]:
+        """Run once. Returns the outputs, in order.
+
+        Raises:
+            InputError: names, dtypes or ranks do not fit; the message lists the true inputs.
+        """
+        session, feeds = self._ready(data, named)
+        return session.run(feeds)
+
+    __call__ = run
+
+    def submit(self, data: Data | None = None, /, **named: Any) -> Future[list[np.ndarray]]:
+        """Start a run and return at once."""
+        session, feeds = self._ready(data, named)
+        return session.submit(feeds)
+
+    def stream(self, batches: Iterable[Data]) -> Iterator[list[np.ndarray]]:
+        """Outputs of each batch, in order. Batches of equal shape run many at a time."""
+        pending: list[dict[str, np.ndarray]] = []
+        source = iter(batches)
+        done = False
+        while not done:
+            session: Session | None = None
+
+            def same_shape() -> Iterator[dict[str, np.ndarray]]:
+                nonlocal session, done
+                while True:
+                    feeds = pending.pop() if pending else self._next(source)
+                    if feeds is None:
+                        done = True
+                        return
+                    found = self._session({n: a.shape for n, a in feeds.items()})
+                    if session is not None and found is not session:
+                        pending.append(feeds)
+                        return
+                    session = found
+                    yield feeds
+
+            group = same_shape()
+            first = next(group, None)
+            if first is None or session is None:
+                continue
+            yield from session.stream(_chain(first, group))
+
+    def _next(self, source: Iterator[Data]) -> dict[str, np.ndarray] | None:
+        for batch in source:
+            return self._feeds(batch, {})
+        return None
+
+    def profile(self) -> list[LayerProfile]:
+        """What the engine really executed, layer by layer, for the session used last. Needs ``profile=True``."""
+        if self._last is None:
+            raise InputError("nothing has run yet", where=repr(self.model), next="call run() first")
+        return self._last.profile()
+
+    def close(self) -> None:
+        """Free the engine's memory."""
+        self._cache.clear()
+
+    def __repr__(self) -> str:
+        return f"<requant.Compiled {self.model.source} on {self.engine}>"
+
+
+def _chain(first: dict[str, np.ndarray], rest: Iterator[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+    yield first
+    yield from rest
+
+
+def _spec(value: ir.Value) -> TensorSpec:
+    dtype = np.dtype(np.float32) if value.dtype is None else np.dtype(value.dtype.numpy())
+    shape = () if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)
+    return TensorSpec(str(value.name), dtype, shape)
+
+
+def load(
+    path: str | os.PathLike[str],
+    params: str | os.PathLike[str] | None = None,
+    *,
+    epoch: int | None = None,
+    shapes: Mapping[str, Dims] | None = None,
+    dtypes: Mapping[str, object] | None = None,
+) -> Model:
+    """Load a model from files.
+
+    Args:
+        path: an MXNet symbol JSON (``net-symbol.json``), a prefix (``net``), an ``.onnx`` file, a folder with one
+            model, or a SageMaker ``model.tar.gz``.
+        params: the ``.params`` file, where it does not follow from the name.
+        epoch: which ``net-%04d.params``; the highest if not given.
+        shapes: dimensions of inputs, for files that do not say them; a string or None leaves a dimension open.
+        dtypes: dtypes of inputs; float32 otherwise.
+    Raises:
+        FileNotFoundError, FormatError: nothing there, or not a model. GraphError, UnknownOperatorError: the symbol.
+        ParameterError: a parameter is missing; the message names it and the closest one in the file.
+    """
+    with archive.locate(path, params, epoch) as files:
+        if files.kind == "onnx":
+            return Model.from_onnx(onnx_file.read(files.symbol), source=os.fspath(path))
+        symbol = symbol_file.load(files.symbol)
+        values: dict[str, np.ndarray] = {}
+        if files.params is not None:
+            values = parameters(files.params, symbol)
+        return Model.from_symbol(
+            symbol,
+            values,
+            shapes=shapes,
+            dtypes={n: as_dtype(t) for n, t in (dtypes or {}).items()},
+            source=os.fspath(path),
+        )
+
+
+def parameters(path: str | os.PathLike[str], symbol: Symbol) -> dict[str, np.ndarray]:
+    """Parameter values by variable name, from a ``.params`` file of any age and key style.
+
+    Raises:
+        FormatError: not a parameter file, or one without names.
+        ParameterError: its names are structural (``features.0.weight``) and say nothing of this symbol.
+    """
+    found = read_params(path)
+    if not isinstance(found, dict):
+        raise FormatError(
+            "the file holds arrays without names",
+            where=os.fspath(path),
+            expected="named parameters",
+            next="save a dict of arrays, or use requant.mx.nd.load for a plain list",
+        )
+    args, aux, bare = split_arg_aux(found)
+    merged = {**bare, **args, **aux}
+    dense = {n: _dense(v, f"{os.fspath(path)}: {n}") for n, v in merged.items() if v is not None}
+    variables = set(symbol.list_inputs())
+    if dense and not variables & set(dense):
+        some = ", ".join(list(dense)[:3])
+        structural = any("." in n for n in dense)
+        raise ParameterError(
+            "none of the parameters belongs to this symbol",
+            where=os.fspath(path),
+            got=f"names such as {some}",
+            expected="names such as " + ", ".join(symbol.list_arguments()[1:4]),
+            next="these are structural names, written by Block.save_parameters: load them into the Gluon block and "
+            "export it, or use the .params file that export() wrote beside the symbol"
+            if structural
+            else "check that the symbol and the parameters belong together",
+        )
+    return dense
+
+
+def _dense(value: Any, where: str) -> np.ndarray:
+    if isinstance(value, (RowSparse, Csr)):
+        return value.to_dense()
+    return np.asarray(value)
