@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from requant.dtypes import MX_CODES, to_code
 from requant.errors import FormatError, ShapeError
 from requant.formats.atomic import atomic_write
+from requant.formats.sniff import recognize
 from requant.formats.sparse import Csr, RowSparse
 
 LIST_MAGIC = 0x112
@@ -34,16 +35,6 @@ _SMALLEST_ARRAY = 4  # bytes: a V0 record of an absent array
 
 Array: TypeAlias = NDArray[Any]
 T = TypeVar("T")
-
-#: First bytes of files that are often given by mistake, and what they are.
-_OTHER_FILES: tuple[tuple[bytes, str, str], ...] = (
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "run `git lfs pull` in its repository"),
-    (b"\x1f\x8b", "a gzip archive", "unpack it, or give the .tar.gz itself as the model"),
-    (b"PK\x03\x04", "a zip archive (.npz, .mar or a torch file)", "give a .params file written by MXNet"),
-    (b"{", "JSON text", "give the .params file here and the symbol JSON as the symbol"),
-    (b"<", "HTML or XML text (a download page?)", "download the file itself"),
-)
-
 
 Param: TypeAlias = Array | RowSparse | Csr | None
 
@@ -214,13 +205,13 @@ def _read(reader: _Reader) -> dict[str, Param] | list[Param]:
     magic = reader.number("Q", "the header") if reader.end >= 8 else None
     if magic != LIST_MAGIC:
         start = bytes(reader.buffer[:24])
-        known = next((k for k in _OTHER_FILES if start.startswith(k[0])), None)
+        what, advice = recognize(start) or ("", None)
         raise reader.fail(
-            "this is not a list of MXNet arrays" + (f" but {known[1]}" if known else ""),
+            "this is not a list of MXNet arrays" + (f" but {what}" if what else ""),
             0,
             got=repr(start[:8]),
             expected=f"the magic 0x{LIST_MAGIC:x}, as mx.nd.save and save_checkpoint write it",
-            next=known[2] if known else None,
+            next=advice,
         )
     reader.number("Q", "the header")  # reserved; MXNet ignores it too
     at, count = reader.position, reader.number("Q", "the number of arrays")
