@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.errors import FormatError, InputError
-from requant.formats.image import decode_image, encode_image
+from requant.formats.image_codec import decode_image, encode_image
 
 MAGIC = 0xCED7230A
 _MAGIC_BYTES = struct.pack("<I", MAGIC)
