@@ -47,6 +47,33 @@ def spatial(values: Ints, rank: int, default: int, what: str, node: str) -> list
     return list(values)
 
 
+def channels_last(layout: str | None) -> bool:
+    """Whether a layout ends in the channel: NWC, NHWC, NDHWC."""
+    return layout is not None and layout.endswith("C")
+
+
+def channels_to_front(g: Emit, x: Value) -> Value:
+    """(N, *spatial, C) to (N, C, *spatial)."""
+    rank = g.rank(x)
+    return g.transpose(x, [0, rank - 1, *range(1, rank - 1)])
+
+
+def channels_to_back(g: Emit, x: Value) -> Value:
+    """(N, C, *spatial) to (N, *spatial, C)."""
+    return g.transpose(x, [0, *range(2, g.rank(x)), 1])
+
+
+def check_rank(g: Emit, data: Value, kernel: Ints) -> None:
+    """Raise ShapeError unless data has batch, channel and one dimension per number of the kernel."""
+    if g.rank(data) != len(kernel) + 2:
+        raise ShapeError(
+            "the data has batch, channel and one dimension per kernel number",
+            where=g.node,
+            got=f"rank {g.rank(data)}",
+            expected=f"rank {len(kernel) + 2} for kernel {kernel}",
+        )
+
+
 def bias_names(a: ConvolutionAttrs | FullyConnectedAttrs | DeconvolutionAttrs) -> tuple[str, ...]:
     return ("data", "weight") if a.no_bias else ("data", "weight", "bias")
 
@@ -54,7 +81,7 @@ def bias_names(a: ConvolutionAttrs | FullyConnectedAttrs | DeconvolutionAttrs) -
 def _conv_shapes(a: ConvolutionAttrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape]:
     out: dict[str, Shape] = {} if a.no_bias else {"bias": (a.num_filter,)}
     data, weight = shapes["data"], known(shapes, "weight")
-    last = a.layout is not None and a.layout.endswith("C")
+    last = channels_last(a.layout)
     if data is not None and len(data) == len(a.kernel) + 2:
         channels = data[-1] if last else data[1]
         if channels:
@@ -67,9 +94,9 @@ def _conv_shapes(a: ConvolutionAttrs, shapes: Mapping[str, Shape | None]) -> dic
     return out
 
 
+@op("Convolution_v1", inputs=bias_names, param_shapes=_conv_shapes)
 @op(
     "Convolution",
-    "Convolution_v1",
     "_npx_convolution",
     inputs=bias_names,
     param_shapes=_conv_shapes,
@@ -83,19 +110,12 @@ def convolution(g: Emit, a: ConvolutionAttrs, data: Value, weight: Value, bias: 
     transposed around the ONNX node.
     """
     n = len(a.kernel)
-    if g.rank(data) != n + 2:
-        raise ShapeError(
-            "the data of a convolution has batch, channel and one dimension per kernel number",
-            where=g.node,
-            got=f"rank {g.rank(data)}",
-            expected=f"rank {n + 2} for kernel {a.kernel}",
-        )
-    last = a.layout is not None and a.layout.endswith("C")
+    check_rank(g, data, a.kernel)
+    last = channels_last(a.layout)
     if last:
-        data = g.transpose(data, [0, n + 1, *range(1, n + 1)])
-        weight = g.transpose(weight, [0, n + 1, *range(1, n + 1)])
+        data, weight = channels_to_front(g, data), channels_to_front(g, weight)
     pads = spatial(a.pad, n, 0, "pad", g.node)
-    out = g(
+    out = g.in_float32(
         "Conv",
         data,
         weight,
@@ -106,7 +126,7 @@ def convolution(g: Emit, a: ConvolutionAttrs, data: Value, weight: Value, bias: 
         pads=pads + pads,
         group=a.num_group,
     )
-    return g.transpose(out, [0, *range(2, n + 2), 1]) if last else out
+    return channels_to_back(g, out) if last else out
 
 
 @dataclass(frozen=True)
@@ -124,6 +144,74 @@ class DeconvolutionAttrs(Attrs):
     cudnn_tune: str | None = None
     cudnn_off: bool = False
     layout: Layout | None = None
+
+
+def _deconv_shapes(a: DeconvolutionAttrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape]:
+    out: dict[str, Shape] = {} if a.no_bias else {"bias": (a.num_filter,)}
+    data, weight = shapes["data"], known(shapes, "weight")
+    last = channels_last(a.layout)
+    per_group = a.num_filter // a.num_group
+    if data is not None and len(data) == len(a.kernel) + 2:
+        channels = data[-1] if last else data[1]
+        if channels:
+            out["weight"] = (channels, *a.kernel, per_group) if last else (channels, per_group, *a.kernel)
+    elif weight is not None:
+        unknown = (0,) * len(a.kernel)
+        out["data"] = (0, *unknown, weight[0]) if last else (0, weight[0], *unknown)
+    return out
+
+
+def _deconv_pads(g: Emit, a: DeconvolutionAttrs, data: Value) -> tuple[list[int], list[int], list[int]]:
+    """Pads before and after each spatial dimension, and what the output must grow by beyond that.
+
+    MXNet's ``adj`` extends the end: it crops that much less there, and where there is less to crop than that, the rest
+    is ONNX's ``output_padding``. ``target_shape`` replaces pad and adj by what it takes to get that size.
+    """
+    n = len(a.kernel)
+    pad, adj = spatial(a.pad, n, 0, "pad", g.node), spatial(a.adj, n, 0, "adj", g.node)
+    if any(a.target_shape):
+        stride, dilate = spatial(a.stride, n, 1, "stride", g.node), spatial(a.dilate, n, 1, "dilate", g.node)
+        for i, target in enumerate(spatial(a.target_shape, n, 0, "target_shape", g.node)):
+            full = stride[i] * (g.dim(data, 2 + i) - 1) + dilate[i] * (a.kernel[i] - 1) + 1
+            if full < target:
+                raise ShapeError(
+                    "the target shape of a deconvolution is too large",
+                    where=g.node,
+                    got=a.target_shape,
+                    expected=f"at most {full} in dimension {2 + i}",
+                )
+            adj[i] = (full - target) % 2
+            pad[i] = (full - target + 1) // 2
+    after = [max(p - j, 0) for p, j in zip(pad, adj)]
+    return pad, after, [max(j - p, 0) for p, j in zip(pad, adj)]
+
+
+@op("Deconvolution", "_npx_deconvolution", inputs=bias_names, param_shapes=_deconv_shapes)
+def deconvolution(g: Emit, a: DeconvolutionAttrs, data: Value, weight: Value, bias: Value | None = None) -> Value:
+    """Transposed convolution, 1-D to 3-D.
+
+    data (N, C, *spatial), weight (C, num_filter / num_group, *kernel), bias (num_filter,). The output's size is
+    ``stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj``, or ``target_shape`` where that is given.
+    """
+    n = len(a.kernel)
+    check_rank(g, data, a.kernel)
+    last = channels_last(a.layout)
+    if last:
+        data, weight = channels_to_front(g, data), channels_to_front(g, weight)
+    before, after, grow = _deconv_pads(g, a, data)
+    out = g.in_float32(
+        "ConvTranspose",
+        data,
+        weight,
+        bias,
+        kernel_shape=list(a.kernel),
+        strides=spatial(a.stride, n, 1, "stride", g.node),
+        dilations=spatial(a.dilate, n, 1, "dilate", g.node),
+        pads=before + after,
+        output_padding=grow if any(grow) else None,
+        group=a.num_group,
+    )
+    return channels_to_back(g, out) if last else out
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,18 @@ class Emit:
         self.nodes.append(node)
         return tuple(outs)
 
+    def in_float32(self, op_type: str, *inputs: Any, **attributes: Any) -> Value:
+        """A node of a kind that engines have in float32 and float16 alone: other dtypes are cast around it.
+
+        Numbers among the inputs become float32 too; integer tensors (shapes, lengths) are left as they are.
+        """
+        like = next(x for x in inputs if isinstance(x, ir.Value))
+        dtype = self.dtype(like)
+        if dtype in (np.float32, np.float16):
+            return self(op_type, *inputs, **attributes)
+        cast = [self.cast(x, np.float32) if isinstance(x, ir.Value) and self.dtype(x) == dtype else x for x in inputs]
+        return self.cast(self(op_type, *cast, **attributes), dtype)
+
     def _as_value(self, x: object, like: Value | None) -> Value | None:
         if x is None or isinstance(x, ir.Value):
             return x
