@@ -136,6 +136,7 @@ class Session(abc.ABC):
         #: runs that keep the machine busy; ``submit`` and ``stream`` have this many going
         self.workers = workers
         self._expected = [(s.name, s.dtype, s.shape, s.accepts) for s in self.inputs]
+        self._linked = _linked(self.inputs)
         self._closed = False
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -265,6 +266,8 @@ class Session(abc.ABC):
                 arrays.append(array)
             else:
                 if len(feeds) == len(arrays):
+                    if self._linked:
+                        self._check_links(arrays)
                     return arrays
         except (KeyError, TypeError, IndexError):
             pass
@@ -299,10 +302,28 @@ class Session(abc.ABC):
                 what = "wrong rank" if rank else "wrong shape"
                 raise InputError(what, where=spec.name, got=array.shape, expected=expected)
             arrays.append(np.asarray(array))
+        self._check_links(arrays)
         return arrays
+
+    def _check_links(self, arrays: list[Array]) -> None:
+        for name, places in self._linked.items():
+            if len({arrays[i].shape[axis] for i, axis in places}) > 1:
+                got = ", ".join(f"{arrays[i].shape[axis]} in {self.inputs[i].name!r}" for i, axis in places)
+                expected = "; ".join(str(s) for s in self.inputs)
+                raise InputError(f"dimension {name!r} has several sizes", got=got, expected=expected)
 
     def _closed_error(self) -> EngineError:
         return EngineError("the session is closed", where=self.engine, next="load the model again")
+
+
+def _linked(inputs: Iterable[TensorSpec]) -> dict[str, list[tuple[int, int]]]:
+    """Named dimensions that stand in several places, which therefore must have one size: (input, axis) of each."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    for i, spec in enumerate(inputs):
+        for axis, dim in enumerate(spec.shape or ()):
+            if isinstance(dim, str):
+                places.setdefault(dim, []).append((i, axis))
+    return {name: where for name, where in places.items() if len(where) > 1}
 
 
 class Engine(abc.ABC):

@@ -36,6 +36,8 @@ _BF16 = np.dtype(ml_dtypes.bfloat16)
 # The CPU plugin computes these in int32, and wraps around without a word.
 _NARROWED = {np.dtype(t) for t in (np.int64, np.uint64, np.uint32)}
 _INT32 = np.iinfo(np.int32)
+# Input shapes of which a session remembers that they fit the graph.
+_MAX_FITTING = 4096
 _CAPABILITY = {"bf16": "BF16", "f16": "FP16"}
 
 _lock = threading.Lock()
@@ -109,7 +111,7 @@ class OpenVINO(Engine):
         for value, port in zip(model.graph.outputs, compiled.outputs, strict=True):
             dtype = numpy_dtype(value, self.name) if value.dtype is not None else _dtype(port)
             outputs.append(TensorSpec(str(value.name), dtype, output_shape(value, sizes, _shape(port))))
-        return OpenVINOSession(compiled, inputs, outputs, flights, options.profile, where)
+        return OpenVINOSession(compiled, graph, inputs, outputs, flights, options.profile, where)
 
 
 _NEXT = "choose engine 'onnxruntime', or replace what is named above; engines are never switched silently"
@@ -121,6 +123,7 @@ class OpenVINOSession(Session):
     def __init__(
         self,
         compiled: Any,
+        graph: Any,
         inputs: tuple[TensorSpec, ...],
         outputs: list[TensorSpec],
         flights: int,
@@ -138,13 +141,17 @@ class OpenVINOSession(Session):
         self._idle_async: deque[Any] = deque()
         port_of = {name: i for i, port in enumerate(compiled.inputs) for name in port.get_names()}
         self._ports = [port_of.get(spec.name) for spec in self.inputs]
+        # With free sizes the CPU plugin trusts that shapes fit together: it returns nothing, or reads past the end.
+        free = any(s.shape is None or any(not isinstance(d, int) for d in s.shape) for s in self.inputs)
+        self._graph: Any = graph if free else None
+        self._fitting: set[tuple[tuple[int, ...], ...]] = set()
         self._narrowed = [i for i, spec in enumerate(self.inputs) if spec.dtype in _NARROWED]
         self._bf16_outputs = [i for i, spec in enumerate(self.outputs) if spec.dtype == _BF16]
 
     def _infer(self, arrays: list[Array]) -> list[Array]:
+        if self._graph is not None or self._narrowed:
+            self._check_contents(arrays)
         request = self._request(self._idle)
-        if self._narrowed:
-            self._check_range(arrays)
         tensors = {port: self._share(array) for port, array in zip(self._ports, arrays) if port is not None}
         try:
             results = list(request.infer(tensors, share_inputs=True).to_tuple())
@@ -157,8 +164,8 @@ class OpenVINOSession(Session):
         # After a fork OpenVINO's threads do not exist in the child: asynchronous requests would never end.
         if self._process != os.getpid():
             return super()._start(arrays)
-        if self._narrowed:
-            self._check_range(arrays)
+        if self._graph is not None or self._narrowed:
+            self._check_contents(arrays)
         request = self._request(self._idle_async)
         try:
             for port, array in zip(self._ports, arrays):
@@ -207,7 +214,7 @@ class OpenVINOSession(Session):
         super().close()
         self._idle.clear()
         self._idle_async.clear()
-        self._compiled = None
+        self._compiled = self._graph = None
 
     def _request(self, stack: deque[Any]) -> Any:
         try:
@@ -238,7 +245,21 @@ class OpenVINOSession(Session):
             results[i] = results[i].view(_BF16)
         return results
 
-    def _check_range(self, arrays: list[Array]) -> None:
+    def _check_contents(self, arrays: list[Array]) -> None:
+        """What the CPU plugin does not check itself: whether shapes fit the graph, and integers into int32."""
+        graph, shapes = self._graph, tuple(a.shape for a in arrays)
+        if graph is not None and shapes not in self._fitting:
+            fixed = {port: list(shape) for port, shape in zip(self._ports, shapes) if port is not None}
+            try:
+                with self._lock:
+                    graph.clone().reshape(fixed)
+            except RuntimeError as fault:
+                got = "; ".join(f"{s.name}: {shape}" for s, shape in zip(self.inputs, shapes))
+                what = "the graph cannot be computed with inputs of these shapes"
+                raise InputError(what, where=self._where, got=got, expected=_essence(fault)) from fault
+            if len(self._fitting) >= _MAX_FITTING:
+                self._fitting.clear()
+            self._fitting.add(shapes)
         for i in self._narrowed:
             array = arrays[i]
             if array.size and (int(array.max()) > _INT32.max or int(array.min()) < _INT32.min):
