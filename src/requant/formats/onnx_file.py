@@ -1,0 +1,330 @@
+"""ONNX files to ``onnx_ir`` models and back, with every size and path checked before it is used."""
+
+from __future__ import annotations
+
+import functools
+import math
+import mmap
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from requant.errors import FormatError, GraphError
+from requant.formats.atomic import atomic_write
+from requant.formats.sniff import recognize
+
+#: Protobuf cannot hold 2 GiB; above this many bytes of tensors, they go to a file beside the model.
+EXTERNAL_ABOVE = 1_900_000_000
+_ADVICE = "the file is truncated or corrupt: copy or export it again"
+
+
+def _field_length(tensor: Any, dtype: ir.DataType, count: int) -> tuple[int, int] | None:
+    """(found, expected) length of the typed field that holds a tensor without raw bytes; None if there is no rule."""
+    name = dtype.name
+    if name in ("FLOAT", "COMPLEX64"):
+        return len(tensor.float_data), count * (2 if name == "COMPLEX64" else 1)
+    if name in ("DOUBLE", "COMPLEX128"):
+        return len(tensor.double_data), count * (2 if name == "COMPLEX128" else 1)
+    if name == "INT64":
+        return len(tensor.int64_data), count
+    if name in ("UINT32", "UINT64"):
+        return len(tensor.uint64_data), count
+    if dtype.bitwidth < 8:
+        return None
+    return len(tensor.int32_data), count
+
+
+def _external_info(tensor: Any, where: str) -> tuple[str, int, int | None]:
+    """Location, offset and length of an external tensor, as the file states them."""
+    info = {entry.key: entry.value for entry in tensor.external_data}
+    try:
+        offset = int(info.get("offset", "0"))
+        length = int(info["length"]) if "length" in info else None
+    except ValueError:
+        offset, length = -1, None
+    if "location" not in info or offset < 0 or (length is not None and length < 0):
+        raise FormatError("an external tensor's place cannot be read", where=where, got=info, next=_ADVICE)
+    return info["location"], offset, length
+
+
+def _contained(folder: Path, location: str, where: str) -> Path:
+    """The data file, if it lies in the model's folder."""
+    windows = PureWindowsPath(location)  # sees both kinds of separators
+    inside = bool(location) and "\0" not in location and not (windows.drive or windows.root or ".." in windows.parts)
+    try:
+        target = (folder / location).resolve() if inside else folder
+        inside = inside and target.is_relative_to(folder.resolve())
+        exists = target.is_file()
+    except (OSError, RuntimeError, ValueError):  # too long a name, a loop of links
+        inside = exists = False
+    if not inside:
+        raise FormatError(
+            "external data lies outside of the model's folder",
+            where=where,
+            got=repr(location),
+            expected="a relative path without '..' or links that lead out",
+            next="copy the data file into the model's folder, and mistrust the model",
+        )
+    if not exists:
+        raise FormatError(
+            "the model's external data is missing",
+            where=where,
+            got=f"no file {location!r} beside the model",
+            next=f"put {location!r} into the same folder",
+        )
+    return target
+
+
+def _check_tensor(tensor: Any, folder: Path | None, where: str) -> None:
+    here = f"{where}, tensor {tensor.name!r}"
+    try:
+        dtype = ir.DataType(tensor.data_type)
+        bits = 0 if dtype == ir.DataType.STRING else dtype.bitwidth
+    except (ValueError, TypeError):
+        raise FormatError("unknown type of a tensor", where=here, got=tensor.data_type, next=_ADVICE) from None
+    if any(dim < 0 for dim in tensor.dims) or len(tensor.dims) > 32:
+        raise FormatError("a tensor's shape is absurd", where=here, got=list(tensor.dims)[:40], next=_ADVICE)
+    if math.prod(dim or 1 for dim in tensor.dims) >= 1 << 59:
+        raise FormatError("a tensor's shape is absurd", where=here, got=list(tensor.dims), next=_ADVICE)
+    count = math.prod(tensor.dims)
+    nbytes = (count * bits + 7) // 8
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        location, offset, length = _external_info(tensor, here)
+        if folder is None or dtype == ir.DataType.STRING:
+            raise FormatError("a tensor cannot be external here", where=here, got=location)
+        size = _contained(folder, location, here).stat().st_size
+        found = size - offset if length is None else length
+        if offset + nbytes > size or (length is not None and length != nbytes):
+            raise FormatError(
+                "external data does not fit its tensor",
+                where=here,
+                got=f"{found} bytes at {offset} of {location!r} ({size} bytes)",
+                expected=f"{nbytes} bytes, shape {list(tensor.dims)} of {dtype.name}",
+                next=_ADVICE,
+            )
+        return
+    if dtype == ir.DataType.STRING:
+        lengths: tuple[int, int] | None = (len(tensor.string_data), count)
+    elif tensor.HasField("raw_data"):
+        lengths = (len(tensor.raw_data), nbytes)
+    else:
+        lengths = _field_length(tensor, dtype, count)
+    if lengths is not None and lengths[0] != lengths[1]:
+        raise FormatError(
+            "a tensor's data does not fit its shape",
+            where=here,
+            got=f"{lengths[0]} bytes or elements",
+            expected=f"{lengths[1]}, shape {list(tensor.dims)} of {dtype.name}",
+            next=_ADVICE,
+        )
+
+
+def _proto_nodes(nodes: Iterable[Any], where: str) -> Iterator[tuple[Any, str]]:
+    """Every tensor in the attributes of nodes, nested graphs included, and where it is."""
+    for i, node in enumerate(nodes):
+        here = f"{where}, node {i} ({node.name or node.op_type!r})"
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t, here
+            yield from ((tensor, here) for tensor in attribute.tensors)
+            sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+            for item in (*sparse, *attribute.sparse_tensors):
+                yield item.values, here
+                yield item.indices, here
+            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                yield from _proto_tensors(graph, here)
+
+
+def _proto_tensors(graph: Any, where: str) -> Iterator[tuple[Any, str]]:
+    yield from ((tensor, where) for tensor in graph.initializer)
+    for sparse in graph.sparse_initializer:
+        yield sparse.values, where
+        yield sparse.indices, where
+    yield from _proto_nodes(graph.node, where)
+
+
+def _check_names(graph: Any, outer: frozenset[str], where: str) -> None:
+    """Every value is made once and before it is used."""
+    known = set(outer)
+    made: set[str] = set()
+    for value in graph.input:
+        made.add(value.name)
+    made.update(tensor.name for tensor in graph.initializer)
+    made.update(sparse.values.name for sparse in graph.sparse_initializer)
+    known |= made
+    for i, node in enumerate(graph.node):
+        here = f"{where}, node {i} ({node.name or node.op_type!r})"
+        for name in node.input:
+            if name and name not in known:
+                later = any(name in other.output for other in graph.node)
+                raise GraphError(
+                    "a node uses a value that is made later" if later else "a node uses a value that nothing makes",
+                    where=here,
+                    got=repr(name),
+                    next="sort the nodes of the model" if later else _ADVICE,
+                )
+        for attribute in node.attribute:
+            for nested in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                _check_names(nested, frozenset(known), here)
+        for name in filter(None, node.output):
+            if name in made:
+                raise GraphError("a value is made twice", where=here, got=repr(name), next=_ADVICE)
+            made.add(name)
+            known.add(name)
+    for value in graph.output:
+        if value.name not in known:
+            raise GraphError("an output of the graph is made by nothing", where=where, got=repr(value.name))
+
+
+def _parse(data: bytes, where: str) -> Any:
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+        whole = proto.HasField("graph") and len(proto.opset_import) > 0 and len(proto.graph.output) > 0
+    except Exception as fault:  # protobuf's own errors; their classes differ between its implementations
+        raise _not_onnx(data, where, f"{type(fault).__name__}: {fault}") from None
+    if not whole:
+        raise _not_onnx(data, where, "no graph, no opset, or no outputs")
+    return proto
+
+
+def _not_onnx(data: bytes, where: str, got: str) -> FormatError:
+    what, advice = recognize(data[:64]) or ("", _ADVICE)
+    return FormatError(
+        "this is not an ONNX model" + (f" but {what}" if what else ""),
+        where=where,
+        got=f"{len(data)} bytes, {got}",
+        expected="an ONNX ModelProto",
+        next=advice,
+    )
+
+
+_Place = tuple[Any, Callable[[Any], None]]
+
+
+def _places(model: ir.Model) -> Iterator[_Place]:
+    """Every tensor of a model with a function that puts another in its place."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            yield value.const_value, functools.partial(setattr, value, "const_value")
+    owners: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for owner in owners:
+        for node in ir.traversal.RecursiveGraphIterator(owner):
+            for attr in list(node.attributes.values()):
+                yield from _attribute_places(node, attr)
+
+
+def _attribute_places(node: ir.Node, attr: ir.Attr) -> Iterator[_Place]:
+    if attr.is_ref():
+        return
+    if attr.type == ir.AttributeType.TENSOR:
+        yield attr.value, lambda new: node.attributes.__setitem__(attr.name, ir.AttrTensor(attr.name, new))
+    elif attr.type == ir.AttributeType.TENSORS:
+        tensors = list(attr.value)
+        for i, tensor in enumerate(tensors):
+
+            def put(new: Any, i: int = i) -> None:
+                tensors[i] = new
+                node.attributes[attr.name] = ir.AttrTensors(attr.name, list(tensors))
+
+            yield tensor, put
+
+
+def _in_memory(tensor: ir.ExternalTensor, maps: dict[str, mmap.mmap]) -> ir.Tensor[Any]:
+    """The same tensor over a mapping of its file, which stays valid when the file is replaced or removed."""
+    dtype, shape = tensor.dtype, tuple(tensor.shape.numpy())
+    itemsize, path = dtype.bitwidth // 8, os.path.join(tensor.base_dir, tensor.location)
+    if math.prod(shape) == 0:
+        array = np.empty(shape, dtype.numpy())
+    elif itemsize == 0:  # two or more elements in a byte
+        array = np.array(tensor.numpy())
+    else:
+        if path not in maps:
+            with open(path, "rb") as file:
+                maps[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        raw = np.frombuffer(maps[path], np.uint8, math.prod(shape) * itemsize, tensor.offset or 0)
+        aligned = raw if raw.ctypes.data % itemsize == 0 else raw.copy()
+        array = aligned.view(dtype.numpy()).reshape(shape)
+    return ir.Tensor(array, dtype=dtype, name=tensor.name, doc_string=tensor.doc_string)
+
+
+def _internalize(model: ir.Model) -> None:
+    maps: dict[str, mmap.mmap] = {}
+    for tensor, put in list(_places(model)):
+        if isinstance(tensor, ir.ExternalTensor):
+            put(_in_memory(tensor, maps))
+
+
+def read(path: str | os.PathLike[str]) -> ir.Model:
+    """Read an ONNX model.
+
+    Shapes, data lengths and names are checked; operators are not. External data is mapped from its file: the model
+    does not need the file's name any more afterwards.
+
+    Raises:
+        FormatError: not an ONNX model, truncated, a tensor whose data does not fit its shape, external data that is
+            missing, too short, or outside of the model's folder.
+        GraphError: a value is used before it is made, by nothing, or made twice.
+        OSError: the file cannot be opened.
+    """
+    where = os.fspath(path)
+    proto = _parse(Path(path).read_bytes(), where)
+    folder = Path(os.path.abspath(path)).parent
+    for tensor, here in _proto_tensors(proto.graph, where):
+        _check_tensor(tensor, folder, here)
+    for function in proto.functions:
+        for tensor, here in _proto_nodes(function.node, f"{where}, function {function.name!r}"):
+            _check_tensor(tensor, None, here)
+    _check_names(proto.graph, frozenset(), where)
+    try:
+        model: ir.Model = ir.from_proto(proto)
+        ir.external_data.set_base_dir(model.graph, folder)
+    except Exception as fault:  # onnx_ir has no error class of its own for what a corrupt field does to it
+        raise FormatError(
+            "the ONNX model cannot be understood", where=where, got=str(fault).splitlines()[0][:200], next=_ADVICE
+        ) from fault
+    _internalize(model)
+    return model
+
+
+def write(model: ir.Model, path: str | os.PathLike[str], *, external_above: int = EXTERNAL_ABOVE) -> list[str]:
+    """Write an ONNX model; the file is replaced at once or not at all. The model is not changed.
+
+    Args:
+        model: what to write.
+        path: the file.
+        external_above: with more bytes of tensors than this, they go to ``<path>.data`` (protobuf cannot hold more
+            than 2 GiB). The two files are then replaced one after the other, the data first.
+
+    Returns:
+        The names of the written files.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
+    tensors = [tensor for tensor, _ in _places(model) if tensor is not None]
+    if any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors):
+        model = model.clone()
+        _internalize(model)
+    target = Path(os.path.realpath(path))
+    if sum(tensor.nbytes for tensor in tensors) <= external_above:
+        with atomic_write(target) as file:
+            file.write(ir.to_proto(model).SerializeToString())
+        return [os.fspath(path)]
+    scratch = target.with_name(f".{target.name[:80]}.{secrets.token_hex(6)}.part")
+    scratch.mkdir()
+    try:
+        data = f"{target.name}.data"
+        ir.save(model.clone(), scratch / target.name, external_data=data)
+        os.replace(scratch / data, target.with_name(data))
+        os.replace(scratch / target.name, target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return [os.fspath(path), os.fspath(path) + ".data"]
