@@ -171,7 +171,7 @@ class _Builder:
 
 
 def build(weights: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The network as (symbol, arguments, auxiliary states): input ``data`` (N, 3, 224, 224), output logits (N, 1000)."""
+    """The network as (symbol, arguments, auxiliary states): ``data`` (N, 3, 224, 224) to logits (N, 1000)."""
     b = _Builder(weights)
     x = b.relu6(b.conv_bn(mx.sym.Variable("data"), "_conv_stem.weight", "_bn0", "stem", 3, 2, 32), "stem")
     i = 0
@@ -186,7 +186,7 @@ def build(weights: dict[str, np.ndarray]) -> tuple[Any, dict[str, np.ndarray], d
 
 
 def preprocess(image: np.ndarray) -> np.ndarray:
-    """A photo (H, W, 3 or more, or grey (H, W)) uint8 to (1, 3, 224, 224) float32: centre square, resized, normalized."""
+    """A uint8 photo (H, W, 3 or more) or (H, W) to (1, 3, 224, 224) float32: centre square, resized, normalized."""
     from PIL import Image
 
     rgb = np.stack([image] * 3, -1) if image.ndim == 2 else image[..., :3]

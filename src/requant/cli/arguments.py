@@ -1,0 +1,199 @@
+"""Arguments and options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from requant.engines import names as engine_names
+from requant.errors import InputError
+from requant.formats.images import Preprocess
+from requant.pipeline import Model, load
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+    _ShapeBase = click.ParamType[tuple[str, tuple[int | None, ...]]]
+    _NumbersBase = click.ParamType[tuple[float, ...]]
+    _SizeBase = click.ParamType[tuple[int, int]]
+else:  # ParamType takes no parameter at run time in click 8.1 to 8.3
+    _ShapeBase = _NumbersBase = _SizeBase = click.ParamType
+
+
+class ShapeType(_ShapeBase):
+    """``data=1,3,224,224``; ``?`` or ``N`` leaves a dimension open. Without a name it means the only input."""
+
+    name = "[NAME=]DIMS"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[int | None, ...]]:
+        if isinstance(value, tuple):
+            return value
+        name, _, dims = str(value).rpartition("=")
+        parts = [d.strip() for d in dims.replace("x", ",").strip("()[] ").split(",") if d.strip()]
+        if not all((p.isdigit() and int(p) > 0) or p in ("?", "N", "n") for p in parts):
+            self.fail(f"{value!r} is not a shape: write data=1,3,224,224, with ? for an open dimension", param, ctx)
+        return name, tuple(int(p) if p.isdigit() else None for p in parts)
+
+
+class NumbersType(_NumbersBase):
+    """``0.485,0.456,0.406``, or one number for all channels."""
+
+    name = "NUMBERS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(float(v) for v in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a list of numbers: write 0.485,0.456,0.406", param, ctx)
+
+
+class SizeType(_SizeBase):
+    """``224`` or ``HEIGHTxWIDTH``."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        parts = str(value).lower().replace(",", "x").split("x")
+        if len(parts) > 2 or not all(p.isdigit() and int(p) > 0 for p in parts):
+            self.fail(f"{value!r} is not a size: write 224, or 480x640 (height x width)", param, ctx)
+        return int(parts[0]), int(parts[-1])
+
+
+def _chain(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+model_options: Callable[[F], F] = _chain(
+    [
+        click.argument("model", metavar="MODEL"),
+        click.option("--params", metavar="FILE", help="The .params file, where it does not follow from the name."),
+        click.option("--epoch", type=int, help="Which net-NNNN.params; the highest by default."),
+        click.option(
+            "--shape",
+            "shapes",
+            type=ShapeType(),
+            multiple=True,
+            help="Shape of an input, for files that do not say it: data=1,3,224,224 (? is open). Repeatable.",
+        ),
+    ]
+)
+
+json_option: Callable[[F], F] = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+
+engine_option: Callable[[F], F] = click.option(
+    "--engine", type=click.Choice(engine_names()), default="openvino", show_default=True, help="What runs the model."
+)
+
+image_options: Callable[[F], F] = _chain(
+    [
+        click.option("--size", type=SizeType(), help="Resize images to this; the model's input size by default."),
+        click.option("--crop", type=click.Choice(["center", "stretch"]), default="center", show_default=True),
+        click.option("--ratio", type=float, default=1.0, show_default=True, help="Share that a centre crop keeps."),
+        click.option("--divide", type=float, default=1.0, show_default=True, help="Divide pixels (0..255) by this."),
+        click.option("--mean", type=NumbersType(), default="0", show_default=True, help="Then subtract this."),
+        click.option("--std", type=NumbersType(), default="1", show_default=True, help="Then divide by this."),
+        click.option("--layout", type=click.Choice(["NCHW", "NHWC"]), default="NCHW", show_default=True),
+        click.option("--rgb/--bgr", default=True, help="Order of colours.  [default: rgb]"),
+    ]
+)
+
+
+def open_model(
+    model: str, params: str | None, epoch: int | None, shapes: Sequence[tuple[str, tuple[int | None, ...]]]
+) -> Model:
+    """Load what the shared model options name.
+
+    Raises:
+        InputError: a shape without a name for a model with several inputs. Others as ``requant.load``.
+    """
+    named = {n: s for n, s in shapes if n}
+    bare = [s for n, s in shapes if not n]
+    loaded = load(model, params, epoch=epoch, shapes=named or None)
+    if bare:
+        names = loaded.input_names
+        if len(names) != 1:
+            raise InputError(
+                "which input has that shape?", where=model, got=bare[0], expected=f"one of {names} with a ="
+            )
+        loaded = load(model, params, epoch=epoch, shapes={names[0]: bare[0]})
+    return loaded
+
+
+def concrete_shapes(model: Model, batch: int = 1) -> dict[str, tuple[int, ...]]:
+    """The input shapes of a model with the open batch filled in.
+
+    Raises:
+        InputError: another dimension is open; the message says which option gives it.
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for spec in model.inputs:
+        dims = tuple(d if isinstance(d, int) else batch if i == 0 else 0 for i, d in enumerate(spec.shape or ()))
+        if not all(dims):
+            shown = ",".join(str(d) if d else "?" for d in dims)
+            raise InputError(
+                "the input's size is not known",
+                where=f"{model.source}: input {spec.name!r}",
+                got=shown,
+                expected="a number for each dimension",
+                next=f"give --shape {spec.name}={shown} with numbers in place of ?",
+            )
+        found[spec.name] = dims
+    return found
+
+
+def preprocess_from(
+    model: Model,
+    size: tuple[int, int] | None,
+    crop: str,
+    ratio: float,
+    divide: float,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    layout: str,
+    rgb: bool,
+    channels: int | None = None,
+) -> Preprocess:
+    """The preprocessing that the image options describe; size and channel count from the model where not given."""
+    shape = model.inputs[0].shape or ()
+    if len(shape) == 4:
+        h, w, c = (shape[2], shape[3], shape[1]) if layout == "NCHW" else (shape[1], shape[2], shape[3])
+        if size is None and isinstance(h, int) and isinstance(w, int):
+            size = (h, w)
+        channels = c if isinstance(c, int) else channels
+    color = "gray" if channels == 1 else "rgb" if rgb else "bgr"
+    return Preprocess(
+        size=size,
+        crop=crop,  # type: ignore[arg-type]
+        ratio=ratio,
+        divide=divide,
+        mean=mean,
+        std=std,
+        layout=layout,  # type: ignore[arg-type]
+        color=color,  # type: ignore[arg-type]
+    )
+
+
+def existing(path: str) -> Path:
+    """The path, if there is such a file.
+
+    Raises:
+        InputError: there is none.
+    """
+    found = Path(path)
+    if not found.exists():
+        raise InputError("no such file", where=path)
+    return found

@@ -1,0 +1,177 @@
+"""``requant run``: run a model on images or arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from requant.cli import show
+from requant.cli.arguments import (
+    engine_option,
+    existing,
+    image_options,
+    json_option,
+    model_options,
+    open_model,
+    preprocess_from,
+)
+from requant.errors import FormatError, InputError
+from requant.formats.images import Preprocess, is_image, read_image
+from requant.pipeline import Model
+
+
+@click.command(name="run")
+@model_options
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    required=True,
+    metavar="[NAME=]FILE",
+    help="An image, a .npy or an .npz file; NAME= where the model has several inputs. Several images make one batch.",
+)
+@image_options
+@engine_option
+@click.option("--top", type=int, default=5, show_default=True, help="Show this many best classes of each row.")
+@click.option("--labels", metavar="FILE", help="Class names, one a line.")
+@click.option("-o", "--output", metavar="FILE.npz", help="Save all outputs.")
+@json_option
+def command(
+    model: str,
+    params: str | None,
+    epoch: int | None,
+    shapes: Any,
+    inputs: tuple[str, ...],
+    engine: str,
+    top: int,
+    labels: str | None,
+    output: str | None,
+    as_json: bool,
+    **image: Any,
+) -> None:
+    """Run MODEL on images or arrays, and show its outputs.
+
+    Images are decoded, resized to the model's input and normalized as the options say; nothing is guessed, and what
+    was done is printed. Arrays go in as they are.
+
+    \b
+    Examples:
+      requant run net --input cat.jpg --mean 127 --std 128 --size 224 --labels classes.txt
+      requant run net --input cat.jpg --divide 255 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
+      requant run bert.onnx --input input_ids=ids.npy --input attention_mask=mask.npy -o out.npz
+    """
+    loaded = open_model(model, params, epoch, shapes)
+    feeds, note = gather(loaded, inputs, image)
+    start = time.perf_counter()
+    compiled = loaded.compile(engine)
+    outs = compiled.run(feeds)
+    first = time.perf_counter() - start
+    start = time.perf_counter()
+    compiled.run(feeds)
+    again = time.perf_counter() - start
+    named = dict(zip(loaded.output_names, outs))
+    if output:
+        arrays: dict[str, Any] = dict(named)
+        np.savez(output, **arrays)
+    names = existing(labels).read_text().splitlines() if labels else None
+    if as_json:
+        show.as_json(
+            {
+                "model": model,
+                "engine": engine,
+                "preprocess": note,
+                "milliseconds": 1e3 * again,
+                "outputs": {
+                    n: {"shape": a.shape, "dtype": a.dtype.name, "top": best(a, top, names)} for n, a in named.items()
+                },
+            }
+        )
+        return
+    out = show.console()
+    if note:
+        out.print(f"Images: {note}")
+    out.print(f"{engine}: first run with compilation {1e3 * first:.1f} ms, second run {1e3 * again:.2f} ms")
+    for name, array in named.items():
+        _show(name, array, top, names)
+    if output:
+        out.print(f"Saved {', '.join(named)} to {output}")
+
+
+def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], str]:
+    """The arrays that the ``--input`` options name, and the preprocessing of images in words.
+
+    Raises:
+        InputError, FormatError: a file is missing, unreadable, or goes to no input.
+    """
+    names = model.input_names
+    found: dict[str, list[np.ndarray]] = {}
+    note = ""
+    prepare: Preprocess | None = None
+    for text in inputs:
+        name, _, path = text.rpartition("=")
+        if name and name not in names and Path(text).exists():
+            name, path = "", text  # a file name with a = in it
+        file = existing(path)
+        if file.suffix == ".npz":
+            found.update({n: [a] for n, a in _npz(file).items()})
+            continue
+        if not name:
+            if len(names) != 1:
+                raise InputError("which input is it for?", where=text, expected=f"one of {names}, as {names[0]}={text}")
+            name = names[0]
+        if is_image(file):
+            prepare = prepare or preprocess_from(model, **image)
+            note = prepare.describe()
+            found.setdefault(name, []).append(prepare.array(read_image(file, prepare.color)))
+        else:
+            found.setdefault(name, []).append(_npy(file))
+    sizes = {n: {a.shape[1:] for a in arrays} for n, arrays in found.items()}
+    for name, shapes in sizes.items():
+        if len(shapes) > 1:
+            raise InputError(
+                "the images differ in size", where=name, got=sorted(shapes), next="give --size, such as --size 224"
+            )
+    return {n: a[0] if len(a) == 1 else np.concatenate(a) for n, a in found.items()}, note
+
+
+def _npy(file: Path) -> np.ndarray:
+    try:
+        return np.asarray(np.load(file, allow_pickle=False))
+    except (ValueError, EOFError, OSError) as fault:
+        raise FormatError("not an array file", where=file, got=str(fault), expected="an image, .npy or .npz") from fault
+
+
+def _npz(file: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {n: archive[n] for n in archive.files}
+    except Exception as fault:  # zipfile, zlib and numpy each raise their own
+        raise FormatError("not an .npz file", where=file, got=str(fault)) from fault
+
+
+def best(array: np.ndarray, top: int, names: list[str] | None) -> list[list[tuple[Any, float]]] | None:
+    """The highest scores of each row of a (N, classes) output, with class names; None for other shapes."""
+    if array.ndim != 2 or array.shape[1] < 2 or array.dtype.kind != "f":
+        return None
+    rows = []
+    for row in array:
+        order = np.argsort(-row, kind="stable")[:top]
+        rows.append([(names[i] if names and i < len(names) else int(i), float(row[i])) for i in order])
+    return rows
+
+
+def _show(name: str, array: np.ndarray, top: int, names: list[str] | None) -> None:
+    rows = best(array, top, names)
+    title = f"{name} {array.dtype.name} {show.dims(array.shape)}"
+    if rows is None:
+        flat = array.reshape(-1)[:8]
+        numbers = ", ".join(f"{v:.6g}" for v in flat) + (" ..." if array.size > 8 else "")
+        show.console().print(f"[bold]{title}[/]: {numbers}", soft_wrap=True)
+        return
+    shown = [(i, ", ".join(f"{label} {score:.4g}" for label, score in row)) for i, row in enumerate(rows[:32])]
+    show.table(title, ["row", f"top {top}"], shown)

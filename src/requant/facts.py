@@ -1,0 +1,126 @@
+"""What a model is, in numbers: operators, parameters, bytes, multiply-accumulates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import ShapeInferencePass
+
+from requant.lower import to_onnx
+from requant.ops.registry import product
+from requant.pipeline import Model
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Figures of a model.
+
+    Attributes:
+        ops: how many nodes of each operator; MXNet's operators for an MXNet model, ONNX's for an ONNX model.
+        parameters: how many numbers the parameters hold.
+        bytes: how many bytes they take.
+        dtypes: bytes by dtype.
+        macs: multiply-accumulates of one run with ``shapes``; None if a shape is not known.
+        shapes: the input shapes that ``macs`` counts for (batch 1 where it is open).
+    """
+
+    ops: Mapping[str, int]
+    parameters: int
+    bytes: int
+    dtypes: Mapping[str, int]
+    macs: int | None
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+def facts(model: Model, shapes: Mapping[str, Sequence[int]] | None = None) -> Facts:
+    """Figures of a model; ``shapes`` are the input shapes to count multiply-accumulates for."""
+    if model.symbol is not None:
+        ops = Counter(n.op.name for n in model.symbol.nodes if n.op is not None)
+        arrays = list(model.params.values())
+    else:
+        ops = Counter(n.op_type for n in model.onnx.graph)
+        arrays = [v.const_value.numpy() for v in model.onnx.graph.initializers.values() if v.const_value is not None]
+    dtypes: Counter[str] = Counter()
+    for array in arrays:
+        dtypes[array.dtype.name] += array.nbytes
+    at = {n: tuple(int(d) for d in s) for n, s in (shapes or {}).items()}
+    for spec in model.inputs:
+        fixed = tuple(d if isinstance(d, int) else 1 if i == 0 else 0 for i, d in enumerate(spec.shape or ()))
+        at.setdefault(spec.name, fixed)
+    return Facts(
+        ops=dict(ops.most_common()),
+        parameters=sum(a.size for a in arrays),
+        bytes=sum(a.nbytes for a in arrays),
+        dtypes=dict(dtypes),
+        macs=_macs(model, at) if all(all(s) for s in at.values()) else None,
+        shapes=at,
+    )
+
+
+def _macs(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
+    if model.symbol is not None:
+        graph = to_onnx(model.symbol, model.params, shapes).model.graph
+    else:
+        whole = ir.from_proto(ir.to_proto(model.onnx))
+        for value in whole.graph.inputs:
+            if value.name in shapes:
+                value.shape = ir.Shape(shapes[value.name])
+        for node in whole.graph:  # shapes of the open batch would stand in the way of those of this one
+            for value in node.outputs:
+                if value not in whole.graph.outputs:
+                    value.shape = None
+        graph = ShapeInferencePass()(whole).model.graph
+    total = 0
+    for node in graph:
+        count = node_macs(node)
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
+    if value is None or value.shape is None or any(not isinstance(d, int) for d in value.shape):
+        return None
+    return tuple(int(d) for d in value.shape)  # type: ignore[arg-type]
+
+
+def node_macs(node: ir.Node) -> int | None:
+    """Multiply-accumulates of one ONNX node: 0 for those that have none, None if a shape is not known."""
+    if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
+        x, w, y = _dims(node.inputs[0]), _dims(node.inputs[1]), _dims(node.outputs[0])
+        if x is None or w is None or y is None:
+            return None
+        if node.op_type == "Conv":
+            return product(y) * product(w[1:])
+        if node.op_type == "ConvTranspose":
+            return product(x) * product(w[1:])
+        if node.op_type == "MatMul":
+            return product(y) * x[-1]
+        transposed = node.attributes["transA"].as_int() if "transA" in node.attributes else 0
+        return product(y) * x[0 if transposed else 1]
+    if node.op_type in ("LSTM", "GRU", "RNN"):
+        x, w, r = _dims(node.inputs[0]), _dims(node.inputs[1]), _dims(node.inputs[2])
+        if x is None or w is None or r is None:
+            return None
+        return x[0] * x[1] * (product(w) + product(r))
+    return 0
+
+
+def random_feeds(model: Model, shapes: Mapping[str, Sequence[int]], seed: int = 0) -> dict[str, np.ndarray]:
+    """Random inputs of these shapes: standard normal for floats, small non-negative numbers for integers."""
+    rng = np.random.default_rng(seed)
+    feeds: dict[str, np.ndarray] = {}
+    for spec in model.inputs:
+        shape = tuple(int(d) for d in shapes[spec.name])
+        if spec.dtype.kind == "f":
+            feeds[spec.name] = rng.standard_normal(shape).astype(spec.dtype)
+        elif spec.dtype.kind == "b":
+            feeds[spec.name] = rng.integers(0, 2, shape).astype(np.bool_)
+        else:
+            feeds[spec.name] = rng.integers(0, 8, shape).astype(spec.dtype)
+    return feeds
