@@ -41,8 +41,9 @@ def _found() -> dict[str, Engine]:
     for file in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{file.name}")
         for item in vars(module).values():
-            ours = isinstance(item, type) and issubclass(item, Engine) and item.__module__ == module.__name__
-            if ours and not inspect.isabstract(item):
+            # Where it is from comes first: on Python 3.10 an alias such as tuple[int] passes for a class.
+            ours = getattr(item, "__module__", None) == module.__name__ and isinstance(item, type)
+            if ours and issubclass(item, Engine) and not inspect.isabstract(item):
                 engines.append(item())
     return {e.name: e for e in sorted(engines, key=lambda e: (e.name != DEFAULT, e.name))}
 

@@ -134,7 +134,10 @@ class OnnxRuntimeSession(Session):
         self._where, self._folder = where, folder
         self._names = [spec.name for spec in self.inputs]
         self._results = [port.name for port in native.get_outputs()]
-        self._order = None if order == list(range(len(self._results))) else order
+        # What the caller would share with us or with itself: inputs handed through, outputs that stand twice.
+        self._copied = [i in order[:place] or self._results[i] in self._names for place, i in enumerate(order)]
+        plain = order == list(range(len(self._results))) and not any(self._copied)
+        self._order = None if plain else order
         # numpy has no bfloat16 of its own: such tensors go in and out as values of the library
         self._by_value = any(spec.dtype == _BF16 for spec in (*self.inputs, *self.outputs))
         self._measured: list[LayerProfile] | None = None
@@ -155,9 +158,7 @@ class OnnxRuntimeSession(Session):
             ) from fault
         if self._order is None:
             return results
-        # An output that stands twice is two arrays for the caller.
-        twice = [i in self._order[:place] for place, i in enumerate(self._order)]
-        return [results[i].copy() if again else results[i] for i, again in zip(self._order, twice)]
+        return [results[i].copy() if again else results[i] for i, again in zip(self._order, self._copied)]
 
     def _infer_values(self, native: Any, arrays: list[Array]) -> list[Array]:
         values = {}
