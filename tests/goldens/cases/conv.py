@@ -89,5 +89,9 @@ CASES = [
     Case("FullyConnected", [In(1, 5), In(1, 5), In(1)], {"num_hidden": 1}),
     Case("FullyConnected", [In(5), In(1, 1), In(1)], {"num_hidden": 1}),
     Case("FullyConnected", [In(5), In(3, 5), In(3)], {"num_hidden": 3, "flatten": False}),
-    Case("FullyConnected", [In(3, 5, dtype="float64"), In(4, 5, dtype="float64"), In(4, dtype="float64")], {"num_hidden": 4}),
+    Case(
+        "FullyConnected",
+        [In(3, 5, dtype="float64"), In(4, 5, dtype="float64"), In(4, dtype="float64")],
+        {"num_hidden": 4},
+    ),
 ]
