@@ -1,1 +1,59 @@
-"""mx."""
+"""MXNet's spelling of requant: ``import requant.mx as mx``. Inference only; nothing here contains an algorithm.
+
+Submodules are imported when first used, so that ``import requant.mx`` is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from requant.mx.base import MXNetError
+from requant.mx.context import Context, cpu, cpu_pinned, current_context, gpu, num_gpus
+
+#: The version of MXNet whose behaviour this spelling follows; scripts compare it.
+__version__ = "1.9.1"
+
+_SHORT = {
+    "nd": "ndarray",
+    "sym": "symbol",
+    "mod": "module",
+    "rnd": "random",
+}
+_MODULES = {
+    "attribute",
+    "base",
+    "context",
+    "executor",
+    "generate",
+    "gluon",
+    "io",
+    "metric",
+    "model",
+    "module",
+    "name",
+    "ndarray",
+    "random",
+    "recordio",
+    "symbol",
+    "test_utils",
+    "util",
+}
+_NAMES = {"AttrScope": "attribute", "NDArray": "ndarray", "Symbol": "symbol"}
+
+__all__ = ["Context", "MXNetError", "__version__", "cpu", "cpu_pinned", "current_context", "gpu", "num_gpus"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
+    module = _SHORT.get(name, name)
+    if module not in _MODULES:
+        raise AttributeError(f"requant.mx has no attribute {name!r}")
+    found = importlib.import_module(f"{__name__}.{module}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SHORT, *_MODULES, *_NAMES})

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from requant.attrs import Attrs, to_string
 from requant.errors import GraphError, InputError, nearest
 from requant.ops import registry
 from requant.ops.registry import OpDef
 from requant.symbol.naming import current_attributes, current_names
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Node:
@@ -150,18 +153,18 @@ class Symbol:
         """Names of the outputs: ``<node>_output``, ``<node>_output0``, or the variable's own name."""
         return [n.output_names()[i] for n, i in self.entries]
 
-    def get_internals(self) -> Symbol:
+    def get_internals(self) -> Self:
         """A symbol of all visible outputs of all nodes, in order."""
-        return Symbol([(n, i) for n in self.nodes for i in range(len(n.output_names()))])
+        return type(self)([(n, i) for n in self.nodes for i in range(len(n.output_names()))])
 
-    def get_children(self) -> Symbol | None:
+    def get_children(self) -> Self | None:
         """A symbol of the inputs of the output nodes; None for a variable."""
         children = [e for n in dict.fromkeys(n for n, _ in self.entries) for e in n.inputs]
-        return Symbol(children) if children else None
+        return type(self)(children) if children else None
 
-    def get_inputs(self) -> Symbol:
+    def get_inputs(self) -> Self:
         """A symbol of all variables."""
-        return Symbol([(n, 0) for n in self.variables()])
+        return type(self)([(n, 0) for n in self.variables()])
 
     @property
     def num_outputs(self) -> int:
@@ -170,10 +173,10 @@ class Symbol:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def __iter__(self) -> Iterator[Symbol]:
+    def __iter__(self) -> Iterator[Self]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, index: int | str | slice) -> Symbol:
+    def __getitem__(self, index: int | str | slice) -> Self:
         if isinstance(index, str):
             names = self.list_outputs()
             hits = [i for i, n in enumerate(names) if n == index]
@@ -183,10 +186,10 @@ class Symbol:
                 raise InputError("several outputs have that name", where=repr(self), got=index)
             index = hits[0]
         if isinstance(index, slice):
-            return Symbol(self.entries[index])
+            return type(self)(self.entries[index])
         if not -len(self) <= index < len(self):
             raise IndexError(f"output {index} of a symbol with {len(self)} outputs")
-        return Symbol([self.entries[index]])
+        return type(self)([self.entries[index]])
 
     def __bool__(self) -> bool:
         raise TypeError("a Symbol has no truth value; it is an expression, not a number")
@@ -194,11 +197,11 @@ class Symbol:
     def __hash__(self) -> int:
         return hash(tuple((id(n), i) for n, i in self.entries))
 
-    def __copy__(self) -> Symbol:
-        return Symbol(self.entries)
+    def __copy__(self) -> Self:
+        return type(self)(self.entries)
 
-    def __deepcopy__(self, memo: object) -> Symbol:
-        return Symbol(self.entries)
+    def __deepcopy__(self, memo: object) -> Self:
+        return type(self)(self.entries)
 
     def __repr__(self) -> str:
         name = self.name
@@ -226,8 +229,11 @@ class Symbol:
 
     # -- composing -------------------------------------------------------------------------------------------------
 
-    def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Symbol:
+    def __call__(self, *args: Symbol, name: str | None = None, **kwargs: Symbol) -> Self:
         """A copy of this symbol with its free variables replaced by other symbols, by position or by name.
+
+        Args:
+            name: a new name for the output node.
 
         Raises:
             InputError: a keyword is not a variable of this symbol.
@@ -237,9 +243,13 @@ class Symbol:
         for key in kwargs:
             if key not in self.list_inputs():
                 raise InputError("no variable of that name", where=repr(self), got=key, next=nearest(key, names))
-        return self.substitute(given)
+        made = self.substitute(given)
+        if name is None or len(made.entries) != 1 or made.entries[0][0].is_variable:
+            return made
+        node, index = made.entries[0]
+        return type(self)([(Node(node.op, name, node.attrs, node.inputs, node.subgraphs), index)])
 
-    def substitute(self, given: Mapping[str, Symbol]) -> Symbol:
+    def substitute(self, given: Mapping[str, Symbol]) -> Self:
         """A copy with variables replaced by name. Nodes that do not depend on one are shared, not copied."""
         made: dict[int, Entry | None] = {}
         for node in self.nodes:
@@ -251,7 +261,7 @@ class Symbol:
                 made[id(node)] = None
             else:
                 made[id(node)] = (Node(node.op, node.name, node.attrs, inputs, node.subgraphs), 0)
-        return Symbol([self._moved(e, made) for e in self.entries])
+        return type(self)([self._moved(e, made) for e in self.entries])
 
     @staticmethod
     def _moved(entry: Entry, made: Mapping[int, Entry | None]) -> Entry:
@@ -303,13 +313,14 @@ def compose(
         if len(value.entries) != 1 and op.variadic is None:
             raise InputError("an input must have one output", where=where, got=repr(value), next="pick one with [i]")
     names = op.input_names(attrs, None)
-    if op.variadic is not None:
-        entries = [e for s in args for e in s.entries] + [e for s in inputs.values() for e in s.entries]
-        if not callable(op.inputs) and int(raw[op.variadic]) != len(entries):
-            raw[op.variadic] = str(len(entries))
-    else:
-        entries = _place(op, names, args, inputs, node_name, where)
+    given = [e for value in (*args, *inputs.values()) for e in value.entries]
+    if op.variadic is not None and not callable(op.inputs):
+        raw[op.variadic] = str(len(given))
     all_attrs = current_attributes().get({**raw, **(user_attrs or {})})
+    if op.variadic is not None:
+        entries = given + [_missing(op, n, node_name, all_attrs) for n in names[len(given) :] if callable(op.inputs)]
+    else:
+        entries = _place(op, names, args, inputs, node_name, where, all_attrs)
     node = Node(op, node_name, all_attrs, entries)
     return Symbol([(node, i) for i in range(len(op.output_names(attrs)))])
 
@@ -321,6 +332,7 @@ def _place(
     inputs: Mapping[str, Symbol],
     node_name: str,
     where: str,
+    attrs: Mapping[str, str],
 ) -> list[Entry]:
     """Put the given inputs in their places, and make a variable for each that is missing."""
     if len(args) > len(names):
@@ -337,10 +349,14 @@ def _place(
         if n in placed:
             entries.append(placed[n])
         elif n not in op.optional:
-            init = {"__init__": op.default_init[n]} if n in op.default_init else {}
-            scoped = current_attributes().get(init)
-            entries.append((Node(None, f"{node_name}_{n}", scoped), 0))
+            entries.append(_missing(op, n, node_name, attrs))
     return entries
+
+
+def _missing(op: OpDef, name: str, node_name: str, attrs: Mapping[str, str]) -> Entry:
+    """The variable made for an input that is not given. MXNet copies the node's attributes onto it."""
+    init = {"__init__": op.default_init[name]} if name in op.default_init else {}
+    return Node(None, f"{node_name}_{name}", {**attrs, **init}), 0
 
 
 def apply(name: str, *args: Symbol, **kwargs: Any) -> Symbol:

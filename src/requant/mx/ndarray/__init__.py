@@ -1,0 +1,110 @@
+"""``mx.nd``: arrays, and every operator of requant as a function on them."""
+
+from __future__ import annotations
+
+from requant.mx.generate import Function
+from requant.mx.ndarray import _internal, contrib, image, linalg, methods, op, random, sparse
+from requant.mx.ndarray.arithmetic import (
+    add,
+    divide,
+    equal,
+    greater,
+    greater_equal,
+    hypot,
+    lesser,
+    lesser_equal,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    modulo,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+    true_divide,
+)
+from requant.mx.ndarray.create import (
+    arange,
+    array,
+    concatenate,
+    empty,
+    eye,
+    from_numpy,
+    full,
+    histogram,
+    linspace,
+    moveaxis,
+    ones,
+    split_v2,
+    waitall,
+    zeros,
+)
+from requant.mx.ndarray.ndarray import NDArray
+from requant.mx.ndarray.saving import load, load_frombuffer, save
+from requant.mx.ndarray.sparse import BaseSparseNDArray, CSRNDArray, RowSparseNDArray
+
+methods.attach(NDArray, op._functions)
+
+
+def __getattr__(name: str) -> Function:
+    if name.startswith("random_") and hasattr(random, name[7:]):
+        found: Function = getattr(random, name[7:])
+        return found
+    return op._functions.get(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *op._functions})
+
+
+__all__ = [
+    "BaseSparseNDArray",
+    "CSRNDArray",
+    "NDArray",
+    "RowSparseNDArray",
+    "_internal",
+    "add",
+    "arange",
+    "array",
+    "concatenate",
+    "contrib",
+    "divide",
+    "empty",
+    "equal",
+    "eye",
+    "from_numpy",
+    "full",
+    "greater",
+    "greater_equal",
+    "histogram",
+    "hypot",
+    "image",
+    "lesser",
+    "lesser_equal",
+    "linalg",
+    "linspace",
+    "load",
+    "load_frombuffer",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "modulo",
+    "moveaxis",
+    "multiply",
+    "not_equal",
+    "ones",
+    "op",
+    "power",
+    "random",
+    "save",
+    "sparse",
+    "split_v2",
+    "subtract",
+    "true_divide",
+    "waitall",
+    "zeros",
+]
