@@ -15,7 +15,8 @@ import onnx_ir as ir
 
 from requant import engines
 from requant.dtypes import as_dtype
-from requant.engines.base import EngineOptions, LayerProfile, Session, SessionCache, TensorSpec
+from requant.engines.base import EngineOptions, LayerProfile, Session, TensorSpec
+from requant.engines.cache import SessionCache
 from requant.errors import FormatError, InputError, ParameterError, nearest
 from requant.formats import archive, onnx_file, symbol_file
 from requant.formats.params import read_params, split_arg_aux, write_params

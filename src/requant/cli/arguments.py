@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from requant.engines import names as engine_names
-from requant.errors import InputError
+from requant.errors import InputError, ShapeError
 from requant.formats.images import Preprocess
 from requant.pipeline import Model, load
+from requant.symbol.infer import infer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -115,13 +116,14 @@ image_options: Callable[[F], F] = _chain(
 def open_model(
     model: str, params: str | None, epoch: int | None, shapes: Sequence[tuple[str, tuple[int | None, ...]]]
 ) -> Model:
-    """Load what the shared model options name.
+    """Load what the shared model options name. Dimension 0 of a shape is the batch, and is left open.
 
     Raises:
         InputError: a shape without a name for a model with several inputs. Others as ``requant.load``.
     """
-    named = {n: s for n, s in shapes if n}
-    bare = [s for n, s in shapes if not n]
+    opened = [(n, (None, *s[1:])) for n, s in shapes if s]
+    named = {n: s for n, s in opened if n}
+    bare = [s for n, s in opened if not n]
     loaded = load(model, params, epoch=epoch, shapes=named or None)
     if bare:
         names = loaded.input_names
@@ -131,6 +133,30 @@ def open_model(
             )
         loaded = load(model, params, epoch=epoch, shapes={names[0]: bare[0]})
     return loaded
+
+
+#: Image sizes to try where a network takes any, or only some, and no shape was given.
+_USUAL_SIZES = (224, 32, 28, 299, 112, 300, 512)
+
+
+def any_shapes(model: Model, batch: int = 1) -> dict[str, tuple[int, ...]]:
+    """Input shapes that the model takes: with numbers where they are known, else of a usual image size.
+
+    For trying a network out, where any size will do. Raises InputError as ``concrete_shapes`` where none fits.
+    """
+    for size in _USUAL_SIZES:
+        found: dict[str, tuple[int, ...]] = {}
+        for spec in model.inputs:
+            dims = enumerate(spec.shape or ())
+            found[spec.name] = tuple(d if isinstance(d, int) else batch if i == 0 else size for i, d in dims)
+        if model.symbol is None:
+            return found
+        try:
+            infer(model.symbol, {**found, **{n: p.shape for n, p in model.params.items()}}, partial=True)
+        except ShapeError:
+            continue
+        return found
+    return concrete_shapes(model, batch)
 
 
 def concrete_shapes(model: Model, batch: int = 1) -> dict[str, tuple[int, ...]]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from requant import spec
 from requant.cli import show
-from requant.cli.arguments import concrete_shapes, json_option, model_options, open_model
+from requant.cli.arguments import any_shapes, json_option, model_options, open_model
 from requant.engines import get, names
 from requant.errors import RequantError
 from requant.facts import random_feeds
@@ -81,7 +81,7 @@ def verify(source: Model, written: Model) -> list[dict[str, Any]]:
     batches = [1, 3] if any(s.shape and isinstance(s.shape[0], str) for s in written.inputs) else [1]
     rows = []
     for batch in batches:
-        feeds = random_feeds(source, concrete_shapes(source, batch))
+        feeds = random_feeds(source, any_shapes(source, batch))
         wanted = source.compile().run(feeds)
         for engine in (n for n in names() if get(n).available().ok):
             worst = max((difference(a, b) for a, b in zip(written.compile(engine).run(feeds), wanted)), default=0.0)
