@@ -9,7 +9,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -125,7 +125,7 @@ def is_image(path: str | os.PathLike[str]) -> bool:
     return Path(path).suffix.lower() in SUFFIXES
 
 
-def read_image(path: str | os.PathLike[str], color: str = "rgb") -> np.ndarray:
+def read_image(path: str | os.PathLike[str] | BinaryIO, color: str = "rgb", where: object = None) -> np.ndarray:
     """Decode an image to (H, W, C) uint8, rotated as its EXIF data says; RGB (also for ``bgr``), or one grey channel.
 
     Raises:
@@ -137,11 +137,13 @@ def read_image(path: str | os.PathLike[str], color: str = "rgb") -> np.ndarray:
     try:
         with pil.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
-                raise FormatError("the image is too large", where=path, got=f"{image.width} x {image.height} pixels")
+                raise FormatError(
+                    "the image is too large", where=where or path, got=f"{image.width} x {image.height} pixels"
+                )
             turned = ImageOps.exif_transpose(image) or image
             pixels = np.asarray(turned.convert("L" if color == "gray" else "RGB"))
     except (UnidentifiedImageError, pil.DecompressionBombError, SyntaxError, OSError) as fault:
         if isinstance(fault, FileNotFoundError):
             raise
-        raise FormatError("not an image that can be decoded", where=path, got=str(fault)) from fault
+        raise FormatError("not an image that can be decoded", where=where or path, got=str(fault)) from fault
     return pixels[..., None] if pixels.ndim == 2 else pixels

@@ -1,4 +1,4 @@
-"""The road from a file to an answer: load, compile, run, save. The only place where the rooms are strung together."""
+"""The road from a file to an answer: load, compile, run, save."""
 
 from __future__ import annotations
 

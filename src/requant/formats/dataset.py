@@ -1,0 +1,332 @@
+"""Data for calibration and verification: batches of named arrays, from files or from what a program holds.
+
+A ``Dataset`` is a list of *samples* that is read batch by batch and can be read again: memory holds one batch. What a
+batch size leaves over comes as a smaller last batch; nothing is dropped or repeated.
+"""
+
+from __future__ import annotations
+
+import abc
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from requant.errors import CalibrationError, FormatError, InputError, nearest
+from requant.formats.images import Preprocess, is_image, read_image
+from requant.formats.recordio import MXIndexedRecordIO, MXRecordIO, unpack
+
+Batch = dict[str, np.ndarray]
+
+
+class Dataset(abc.ABC):
+    """Samples that can be read in batches, any number of times.
+
+    Attributes:
+        names: the model inputs that it feeds.
+        what: where it came from, for messages.
+    """
+
+    names: tuple[str, ...]
+    what: str
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """How many samples there are."""
+
+    @abc.abstractmethod
+    def samples(self, start: int, stop: int) -> Batch:
+        """Samples ``start`` to ``stop`` as one batch.
+
+        Raises:
+            FormatError: a file cannot be read; the message names it.
+        """
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """All samples, ``size`` at a time; the last batch may be smaller."""
+        for start in range(0, len(self), size):
+            yield self.samples(start, min(start + size, len(self)))
+
+    def part(self, start: int, stop: int) -> Dataset:
+        """A view of some samples."""
+        return _Part(self, start, min(stop, len(self)))
+
+    def split(self, held_out: int) -> tuple[Dataset, Dataset]:
+        """The samples without the last ``held_out``, and those."""
+        cut = len(self) - held_out
+        return self.part(0, cut), self.part(cut, len(self))
+
+
+class _Part(Dataset):
+    def __init__(self, whole: Dataset, start: int, stop: int) -> None:
+        self.whole, self.start, self.stop = whole, start, stop
+        self.names, self.what = whole.names, whole.what
+
+    def __len__(self) -> int:
+        return max(0, self.stop - self.start)
+
+    def samples(self, start: int, stop: int) -> Batch:
+        return self.whole.samples(self.start + start, min(self.start + stop, self.stop))
+
+
+class Arrays(Dataset):
+    """Arrays whose first dimension counts the samples (they may be memory maps)."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], what: str = "arrays") -> None:
+        self.arrays, self.what = dict(arrays), what
+        self.names = tuple(self.arrays)
+        counts = {n: len(a) if a.ndim else 0 for n, a in self.arrays.items()}
+        if not counts or len(set(counts.values())) != 1 or 0 in counts.values():
+            raise CalibrationError(
+                "each array needs the same number of samples in its first dimension",
+                where=what,
+                got=", ".join(f"{n}: {a.shape}" for n, a in self.arrays.items()) or "no array",
+                expected="at least one sample",
+            )
+        self._count = next(iter(counts.values()))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def samples(self, start: int, stop: int) -> Batch:
+        return {n: np.ascontiguousarray(a[start:stop]) for n, a in self.arrays.items()}
+
+
+class Images(Dataset):
+    """Image files through a preprocessing, read when they are needed."""
+
+    def __init__(self, name: str, files: Sequence[Path], prepare: Preprocess, what: str = "images") -> None:
+        self.names, self.files, self.prepare, self.what = (name,), list(files), prepare, what
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def samples(self, start: int, stop: int) -> Batch:
+        return {self.names[0]: _stack([self._one(f) for f in self.files[start:stop]], self.what)}
+
+    def _one(self, file: Path) -> np.ndarray:
+        return self.prepare.array(read_image(file, self.prepare.color))
+
+
+class Records(Dataset):
+    """Images of an MXNet record file (``.rec``), through a preprocessing."""
+
+    def __init__(self, name: str, file: Path, prepare: Preprocess) -> None:
+        self.names, self.what, self.prepare = (name,), str(file), prepare
+        self._file, self._index = file, file.with_suffix(".idx")
+        if self._index.exists():
+            self._reader: MXRecordIO = MXIndexedRecordIO(str(self._index), str(file), "r")
+            self._keys: list[Any] = list(self._reader.keys)
+        else:
+            self._reader = MXRecordIO(str(file), "r")
+            self._keys = list(range(self._count()))
+            self._reader.reset()
+        self._at = 0
+
+    def _count(self) -> int:
+        count = 0
+        while self._reader.read() is not None:
+            count += 1
+        return count
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def samples(self, start: int, stop: int) -> Batch:
+        return {self.names[0]: _stack([self._one(i) for i in range(start, stop)], self.what)}
+
+    def _one(self, i: int) -> np.ndarray:
+        import io
+
+        _, image = unpack(self._record(i))
+        return self.prepare.array(read_image(io.BytesIO(image), self.prepare.color, f"{self.what}: record {i}"))
+
+    def _record(self, i: int) -> bytes:
+        if isinstance(self._reader, MXIndexedRecordIO):
+            return self._reader.read_idx(self._keys[i]) or b""
+        if i < self._at:
+            self._reader.reset()
+            self._at = 0
+        record = b""
+        while self._at <= i:
+            record = self._reader.read() or b""
+            self._at += 1
+        return record
+
+
+class Stored(Dataset):
+    """Batches that came from a one-shot iterable, kept because they are needed twice."""
+
+    def __init__(self, batches: Sequence[Batch], what: str) -> None:
+        self.names, self.what = tuple(batches[0]), what
+        self._batches = list(batches)
+        self._ends = np.cumsum([len(next(iter(b.values()))) for b in self._batches])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def samples(self, start: int, stop: int) -> Batch:
+        parts: list[Batch] = []
+        for batch, end in zip(self._batches, self._ends):
+            begin = int(end) - len(next(iter(batch.values())))
+            if begin < stop and start < end:
+                parts.append({n: a[max(start - begin, 0) : stop - begin] for n, a in batch.items()})
+        return {n: _stack([p[n] for p in parts], self.what) for n in self.names}
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        yield from self._batches  # as they came: the caller chose their size
+
+
+def _stack(arrays: Sequence[np.ndarray], what: str) -> np.ndarray:
+    shapes = {a.shape[1:] for a in arrays}
+    if len(shapes) > 1:
+        raise InputError("the samples differ in shape", where=what, got=sorted(shapes), next="give a size, such as 224")
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def open_files(text: str, names: Sequence[str], prepare: Preprocess) -> Dataset:
+    """The dataset that a command line names: a folder of images, a ``.npz``, a ``.rec``, or ``.npy`` files.
+
+    Args:
+        text: the path or glob pattern.
+        names: the model's inputs, in order; images and ``.npy`` go to the first.
+        prepare: preprocessing of images.
+    Raises:
+        CalibrationError: nothing there. FormatError: it cannot be read.
+    """
+    path = Path(text)
+    if path.is_dir():
+        images = sorted(p for p in path.rglob("*") if p.is_file() and is_image(p))
+        if images:
+            return Images(names[0], images, prepare, text)
+        arrays = sorted(path.glob("*.npy"))
+        if arrays:
+            return _from_npy(arrays, names, text)
+        found = sorted(p.name for p in path.iterdir())[:8]
+        raise CalibrationError(
+            "the folder holds no images and no .npy files", where=text, got=found or "an empty folder", next=_KINDS
+        )
+    if path.suffix == ".npz" and path.exists():
+        return _from_npz(path, names)
+    if path.suffix == ".rec" and path.exists():
+        return Records(names[0], path, prepare)
+    files = [Path(p) for p in sorted(glob.glob(text, recursive=True))]
+    if not files:
+        raise CalibrationError("there is no data", where=text, next=_KINDS)
+    if all(is_image(f) for f in files):
+        return Images(names[0], files, prepare, text)
+    if all(f.suffix == ".npy" for f in files):
+        return _from_npy(files, names, text)
+    raise CalibrationError("data of a kind that is not known", where=text, got=files[0].name, next=_KINDS)
+
+
+_KINDS = "give a folder of images, an .npz with one array per input, a .rec, or a pattern such as 'batches/*.npy'"
+
+
+def _from_npz(path: Path, names: Sequence[str]) -> Dataset:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {n: file[n] for n in file.files}
+    except Exception as fault:  # zipfile, zlib and numpy each raise their own
+        raise FormatError("not an .npz file", where=path, got=str(fault)) from fault
+    if set(names) <= set(arrays):
+        return Arrays({n: arrays[n] for n in names}, str(path))
+    if len(names) == 1 and len(arrays) == 1:
+        return Arrays({names[0]: next(iter(arrays.values()))}, str(path))
+    if len(names) == 1 and "x" in arrays:
+        return Arrays({names[0]: arrays["x"]}, str(path))
+    missing = next(n for n in names if n not in arrays)
+    raise CalibrationError(
+        f"no array for input {missing!r}",
+        where=path,
+        got=sorted(arrays),
+        expected=list(names),
+        next=nearest(missing, arrays),
+    )
+
+
+def _from_npy(files: Sequence[Path], names: Sequence[str], what: str) -> Dataset:
+    if len(names) != 1:
+        raise CalibrationError("the model has several inputs", where=what, got=list(names), next="put them in one .npz")
+    try:
+        arrays = [np.load(f, mmap_mode="r", allow_pickle=False) for f in files]
+    except (ValueError, EOFError, OSError) as fault:
+        raise FormatError("not a .npy file", where=what, got=str(fault)) from fault
+    if len(arrays) == 1:
+        return Arrays({names[0]: arrays[0]}, what)
+    return Stored([{names[0]: a} for a in arrays], what)
+
+
+def from_program(data: Any, names: Sequence[str], limit: int | None = None) -> Dataset:
+    """The dataset behind what a program passes: an array, a dict of arrays, a ``Dataset``, or an iterable of batches.
+
+    Args:
+        data: ``(N, ...)`` array for a model with one input; dict of such arrays by input name; or any iterable of
+            batches, each an array, a tuple or list in input order, a dict, or an object with ``.data`` (``DataBatch``).
+        limit: read at most this many samples of an iterable.
+    Raises:
+        CalibrationError: there is no data, or names do not fit; the message says which are wanted.
+    """
+    if isinstance(data, Dataset):
+        return data
+    if data is None:
+        raise CalibrationError("there is no calibration data", expected=f"data for {list(names)}", next=_PROGRAM_KINDS)
+    if isinstance(data, (str, os.PathLike)):
+        return open_files(os.fspath(data), names, Preprocess())
+    if isinstance(data, np.ndarray) or hasattr(data, "asnumpy"):
+        return Arrays(named(data, names))
+    if isinstance(data, Mapping):
+        return Arrays(named(data, names))
+    if not isinstance(data, Iterable):
+        raise CalibrationError("not data", got=type(data).__name__, next=_PROGRAM_KINDS)
+    batches: list[Batch] = []
+    count = 0
+    for item in data:
+        batch = named(item, names)
+        batches.append(batch)
+        count += len(next(iter(batch.values())))
+        if limit is not None and count >= limit:
+            break
+    if not batches:
+        raise CalibrationError(
+            "the data gave no batch",
+            got=type(data).__name__,
+            next="a generator can be read once: make a new one, or pass a list",
+        )
+    return Stored(batches, type(data).__name__)
+
+
+_PROGRAM_KINDS = "pass an array (N, ...), a dict of arrays by input name, or an iterable of batches"
+
+
+def named(item: Any, names: Sequence[str]) -> Batch:
+    """One batch as arrays by input name.
+
+    Raises:
+        CalibrationError: wrong names, too many or too few arrays.
+    """
+    if hasattr(item, "data") and isinstance(item.data, (list, tuple)):  # a DataBatch: its labels are not inputs
+        item = list(item.data)
+    if isinstance(item, Mapping):
+        for key in item:
+            if key not in names:
+                raise CalibrationError(
+                    "no input of that name", got=key, expected=list(names), next=nearest(str(key), names)
+                )
+        given = {str(n): _array(a) for n, a in item.items()}
+    elif isinstance(item, (list, tuple)) and not all(isinstance(v, (int, float)) for v in item):
+        # (data, label) pairs are what data loaders give; what goes beyond the inputs is dropped.
+        given = {n: _array(a) for n, a in zip(names, item)}
+    else:
+        given = {names[0]: _array(item)} if names else {}
+    missing = [n for n in names if n not in given]
+    if missing:
+        raise CalibrationError(f"no data for input {missing[0]!r}", got=list(given), expected=list(names))
+    return given
+
+
+def _array(value: Any) -> np.ndarray:
+    return np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
