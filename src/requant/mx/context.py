@@ -31,10 +31,13 @@ class Context:
 
     def __init__(self, device_type: str | Context, device_id: int = 0) -> None:
         if isinstance(device_type, Context):
-            device_type, device_id = device_type.device_type, device_type.device_id
-        if device_type not in _CODES:
-            raise InputError("unknown device type", got=device_type, next=nearest(str(device_type), _CODES))
-        self.device_type, self.device_id = device_type, int(device_id)
+            kind, number = device_type.device_type, device_type.device_id
+        else:
+            kind, number = device_type, device_id
+        if kind not in _CODES:
+            raise InputError("unknown device type", got=kind, next=nearest(str(kind), _CODES))
+        self.device_type = kind
+        self.device_id = int(number)
         self._tokens: list[contextvars.Token[Context]] = []
 
     @property

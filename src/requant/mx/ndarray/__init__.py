@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from requant.mx import methods
 from requant.mx.generate import Function
-from requant.mx.ndarray import _internal, contrib, image, linalg, methods, op, random, sparse
+from requant.mx.ndarray import _internal, contrib, image, linalg, op, random, sparse
 from requant.mx.ndarray.arithmetic import (
     add,
     divide,

@@ -50,7 +50,7 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
 
 
 def _shape(shape: Shape) -> tuple[int, ...]:
-    dims = tuple(int(d) for d in shape) if np.iterable(shape) else (int(shape),)  # type: ignore[arg-type, union-attr]
+    dims = tuple(int(d) for d in shape) if np.iterable(shape) else (int(shape),)
     if any(d < 0 for d in dims):
         raise InputError("a shape has no negative dimensions", got=dims)
     return dims
@@ -135,7 +135,7 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
 def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]) -> NDArray:
     """Dimensions moved to other places, the rest kept in order."""
     try:
-        moved = np.moveaxis(tensor._data, source, destination)  # type: ignore[arg-type]
+        moved = np.moveaxis(tensor._data, source, destination)
     except ValueError as fault:  # numpy's AxisError is one
         raise InputError("axes cannot be moved like that", got=f"{source} to {destination}", expected=fault) from fault
     return NDArray(np.ascontiguousarray(moved), tensor._ctx)

@@ -17,7 +17,6 @@ from requant.mx.ndarray.indexing import get_item, set_item
 from requant.ops import registry
 
 Array = np.ndarray[Any, Any]
-Scalar = numbers.Number | np.generic
 
 
 class NDArray:
@@ -54,12 +53,13 @@ class NDArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._data.shape
+        return tuple(self._data.shape)
 
     @property
     def dtype(self) -> type[np.generic]:
         """The numpy scalar type: ``numpy.float32``."""
-        return self._data.dtype.type
+        kind: type[np.generic] = self._data.dtype.type
+        return kind
 
     @property
     def size(self) -> int:
@@ -79,12 +79,12 @@ class NDArray:
     @property
     def T(self) -> NDArray:
         """A copy with the order of dimensions reversed."""
-        return self.transpose()
+        return NDArray(np.ascontiguousarray(self._data.T), self._ctx)
 
     def __len__(self) -> int:
         if not self._data.ndim:
             raise TypeError("an array without dimensions has no length")
-        return self._data.shape[0]
+        return int(self._data.shape[0])
 
     def __repr__(self) -> str:
         shape = "x".join(map(str, self.shape))
@@ -222,7 +222,7 @@ class NDArray:
         """Repeated along dimensions of size 1 to that shape; 0 keeps a dimension, missing leading ones are added."""
         dims = tuple(shape) if np.iterable(shape) else (shape,)
         data = self._data.reshape((1,) * (len(dims) - self.ndim) + self.shape)
-        return wrap(run("broadcast_to", [data], (("shape", dims),)), self._ctx)
+        return NDArray(run("broadcast_to", [data], (("shape", dims),))[0], self._ctx)
 
     def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
         """A dimension of size 1 inserted before ``axis``; a view if ``inplace``."""
@@ -233,8 +233,8 @@ class NDArray:
 
     def squeeze(self, axis: int | Sequence[int] | None = None, inplace: bool = False) -> NDArray:
         """Dimensions of size 1 dropped; a view if ``inplace``."""
-        made = wrap(run("squeeze", [self._data], (("axis", axis),)), self._ctx)
-        return NDArray(self._data.reshape(made.shape), self._ctx) if inplace else made
+        [made] = run("squeeze", [self._data], (("axis", axis),))
+        return NDArray(self._data.reshape(made.shape) if inplace else made, self._ctx)
 
     def flatten(self, inplace: bool = False) -> NDArray:
         """Shape (N, everything else); a view if ``inplace``."""
@@ -301,7 +301,7 @@ class NDArray:
         return binary("broadcast_mul", self, -1)
 
     def __abs__(self) -> NDArray:
-        return wrap(run("abs", [self._data]), self._ctx)
+        return NDArray(run("abs", [self._data])[0], self._ctx)
 
     def __eq__(self, other: object) -> NDArray:  # type: ignore[override]
         return binary("broadcast_equal", self, other)
@@ -388,11 +388,11 @@ def binary(name: str, lhs: Any, rhs: Any) -> NDArray:
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Array:
-    if not isinstance(value, (numbers.Number, np.generic)):
+    if not isinstance(value, numbers.Real | np.generic):
         raise TypeError(
             f"type {type(value).__name__} is not supported beside an NDArray; numpy arrays become one by mx.nd.array(x)"
         )
     if dtype.kind in "iub":
         # As the C cast: towards zero, and wrapped around.
-        return np.asarray(int(value), dtype=np.int64).astype(dtype)  # type: ignore[call-overload]
+        return np.asarray(int(value), dtype=np.int64).astype(dtype)  # type: ignore[arg-type]
     return np.asarray(value, dtype=dtype)

@@ -1,0 +1,16 @@
+"""``mx.sym.random``: operators whose registered name starts with ``_random_``."""
+
+from __future__ import annotations
+
+from requant.mx.generate import Function, Namespace
+from requant.mx.symbol.call import function
+
+_functions = Namespace(__name__, "random", function)
+
+
+def __getattr__(name: str) -> Function:
+    return _functions.get(name)
+
+
+def __dir__() -> list[str]:
+    return list(_functions)
