@@ -155,16 +155,20 @@ def _entries(value: object, count: int, what: str, where: str) -> tuple[tuple[En
 
 
 def _node_attrs(raw: dict[str, Any], where: str) -> dict[str, str]:
-    """``attr`` and ``attrs`` replace each other, the later one wins; ``param`` only adds."""
-    found: dict[str, str] = {}
+    """``attr`` and ``attrs`` replace each other, the later one wins; ``param`` adds what is not there."""
+    param: dict[str, str] = {}
+    attrs: dict[str, str] = {}
     for key, value in raw.items():
         if key not in ("attr", "attrs", "param"):
             continue
         if not isinstance(value, dict):
             raise _wrong(f"{key!r} is not an object", where, value, "an object of strings")
         pairs = {_text(k, "an attribute's name", where): _text(v, f"attribute {k!r}", where) for k, v in value.items()}
-        found = {**pairs, **found} if key == "param" else pairs
-    return found
+        if key == "param":
+            param = pairs
+        else:
+            attrs = pairs
+    return {**param, **attrs}
 
 
 def _unknown_keys(raw: dict[str, Any], known: frozenset[str], needed: Sequence[str], where: str) -> None:
