@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -442,7 +444,7 @@ def test_a_graph_that_is_refused(engine: Engine, text: str, message: str) -> Non
 
 
 def test_a_library_that_is_missing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, engine.name, None)
+    monkeypatch.setitem(sys.modules, engine.name, None)
     found = engine.available()
     assert not found.ok and found.version is None and engine.name in found.why
     with pytest.raises(EngineError, match=f"engine '{engine.name}' is not available here\n  got:  .*{engine.name}"):
@@ -517,3 +519,28 @@ def test_float32_is_float32_also_where_bfloat16_is_faster(engine: Engine) -> Non
     model, x = conv_relu(), data(4, 3, 8, 8)
     exact = conv_relu_by_hand(model, x.astype(np.float64))
     assert np.abs(engine.load(model, EngineOptions()).run({"data": x})[0] - exact).max() < 1e-5
+
+
+FORKED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[2])
+from test_contract import *
+loaded = engines.get(sys.argv[1]).load(conv_relu(), EngineOptions(threads=2))
+feeds = {"data": data(2, 3, 8, 8)}
+expected = loaded.run(feeds)[0]
+loaded.submit(feeds).result(), list(loaded.stream([feeds] * 3))
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    results = [loaded.run(feeds), loaded.submit(feeds).result(), *loaded.stream([feeds] * 3)]
+    os._exit(0 if all((r[0] == expected).all() for r in results) else 1)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="data loaders fork on Linux only")
+def test_a_session_works_in_a_forked_process(engine: Engine) -> None:
+    """Data loaders run transformations in forked workers, where the engine's threads do not exist."""
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", FORKED, engine.name, here], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n", done.stderr

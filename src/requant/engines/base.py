@@ -50,13 +50,17 @@ class TensorSpec:
         dims = ", ".join("?" if d is None else str(d) for d in self.shape)
         return f"{self.name}: {self.dtype.name} ({dims}{',' if len(self.shape) == 1 else ''})"
 
+    def demands(self) -> tuple[int | None, tuple[tuple[int, int], ...]]:
+        """The rank (None = any), and the fixed sizes by axis."""
+        shape = self.shape or ()
+        return None if self.shape is None else len(shape), tuple(
+            (i, d) for i, d in enumerate(shape) if isinstance(d, int)
+        )
+
     def accepts(self, shape: tuple[int, ...]) -> bool:
         """Whether an array of that shape may be fed here."""
-        if self.shape is None:
-            return True
-        return len(shape) == len(self.shape) and all(
-            not isinstance(want, int) or want == got for want, got in zip(self.shape, shape)
-        )
+        rank, fixed = self.demands()
+        return rank is None or (len(shape) == rank and all(shape[i] == n for i, n in fixed))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +139,7 @@ class Session(abc.ABC):
         self.outputs = tuple(outputs)
         #: runs that keep the machine busy; ``submit`` and ``stream`` have this many going
         self.workers = workers
-        self._expected = [(s.name, s.dtype, s.shape, s.accepts) for s in self.inputs]
+        self._expected = [(s.name, s.dtype, s.shape, *s.demands()) for s in self.inputs]
         self._linked = _linked(self.inputs)
         self._closed = False
         self._lock = threading.Lock()
@@ -257,11 +261,11 @@ class Session(abc.ABC):
             raise self._closed_error()
         arrays = []
         try:
-            for name, dtype, shape, accepts in self._expected:
+            for name, dtype, shape, rank, fixed in self._expected:
                 array = feeds[name]
                 if type(array) is not np.ndarray or array.dtype != dtype:
                     break
-                if array.shape != shape and not accepts(array.shape):
+                if array.shape != shape and (array.ndim != rank or any(array.shape[i] != n for i, n in fixed)):
                     break
                 arrays.append(array)
             else:
