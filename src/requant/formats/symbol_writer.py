@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from requant.errors import GraphError
@@ -59,7 +60,7 @@ def _graph_attr(attr: GraphAttr, pad: str) -> str:
 
 
 def _written(graph: GraphRecord, mutated: Callable[[NodeRecord], Sequence[int]]) -> GraphRecord:
-    """The same graph with entry versions: how often each state was written when the entry was made."""
+    """The same graph with entry versions where it has none: how often each state was written before."""
     counts: dict[int, int] = {}
     nodes = []
     for node in graph.nodes:
@@ -69,8 +70,8 @@ def _written(graph: GraphRecord, mutated: Callable[[NodeRecord], Sequence[int]])
             if place in writes:
                 counts[source] = counts.get(source, 0) + 1
             versions.append(counts.get(source, 0))
-        nodes.append(NodeRecord(**{**vars(node), "input_versions": tuple(versions)}))
-    heads = tuple(counts.get(source, 0) for source, _ in graph.heads)
+        nodes.append(dataclasses.replace(node, input_versions=node.input_versions or tuple(versions)))
+    heads = graph.head_versions or tuple(counts.get(source, 0) for source, _ in graph.heads)
     return GraphRecord(tuple(nodes), graph.heads, graph.arg_nodes, graph.attrs, heads)
 
 
@@ -118,8 +119,8 @@ def dumps(
         graph: what to write. Its ``mxnet_version`` is replaced by ``version``; other graph attributes are kept.
         version: ``major * 10000 + minor * 100 + patch``.
         outputs: the total number of outputs of an operator node, hidden ones included (``node_row_ptr``).
-        mutated: the input places that a node writes (``(3, 4)`` for BatchNorm). If given, entry versions are counted
-            from it; if not, they are written as the records have them. No reader needs them.
+        mutated: the input places that a node writes (``(3, 4)`` for BatchNorm). If given, entry versions that the
+            records do not have are counted from it; if not, they are 0. No reader needs them.
 
     Raises:
         GraphError: a record holds more or fewer entry versions than entries.
