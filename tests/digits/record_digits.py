@@ -1,7 +1,7 @@
 """Train the project's own small model with MXNet 1.9.1, on the 8x8 digits that come with scikit-learn (UCI, CC BY 4.0).
 
-``python record_digits.py`` writes ``digits-symbol.json``, ``digits-0000.params`` and ``digits.npz`` (test images and labels,
-and images for calibration) beside this file. The network has what quantization meets: a residual add, a depthwise
+``python record_digits.py`` writes ``digits-symbol.json``, ``digits-0000.params`` and ``digits.npz`` (test images, labels and
+images for calibration) beside this file. The network has what quantization meets: a residual add, a depthwise
 convolution, batch normalization, pooling, a fully connected layer and a softmax head with a free label.
 """
 
@@ -49,7 +49,10 @@ if __name__ == "__main__":
     x = x.reshape(-1, 1, 8, 8).astype(np.uint8)  # 0..16
     order = np.random.RandomState(0).permutation(len(x))
     train, test = order[:1297], order[1297:]
-    scale = lambda a: a.astype(np.float32) / 16
+
+    def scale(a):
+        return a.astype(np.float32) / 16
+
     data = mx.io.NDArrayIter(scale(x[train]), y[train], 50, shuffle=True)
     mod = mx.mod.Module(network(), context=mx.cpu())
     mod.fit(

@@ -12,7 +12,7 @@ from requant.formats import onnx_file
 pytestmark = pytest.mark.shared
 HERE = Path(__file__).parent
 CIFAR = {"cifar_resnet20_v1": 92.88, "cifar_resnet20_v2": 92.68, "cifar_resnet56_v1": 94.19, "cifar_resnet56_v2": 94.64}
-SHAPES = {**{n: (3, 32, 32) for n in CIFAR}, "efficientnet_lite0": (3, 224, 224), "mnist-lenet-0": (1, 28, 28)}
+SHAPES = {**dict.fromkeys(CIFAR, (3, 32, 32)), "efficientnet_lite0": (3, 224, 224), "mnist-lenet-0": (1, 28, 28)}
 MEAN = np.array([0.4914, 0.4822, 0.4465], np.float32)[:, None, None]
 STD = np.array([0.2023, 0.1994, 0.2010], np.float32)[:, None, None]
 

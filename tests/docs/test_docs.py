@@ -1,0 +1,49 @@
+"""Documents are true: their Python blocks run, their commands run, and what is generated is up to date."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from requant.cli import group
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.S | re.M)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Paths in documents start at the root of the project; what commands write goes elsewhere."""
+    for name in ("tests", "examples", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+def test_python_blocks_run(page: Path) -> None:
+    """The blocks of a page run in order, as one program."""
+    names: dict[str, object] = {}
+    for text in blocks(page, "python"):
+        exec(compile(text, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=lambda p: p.name)
+def test_commands_run(page: Path) -> None:
+    for text in blocks(page, "console"):
+        for line in text.splitlines():
+            if line.startswith("$ requant "):
+                result = CliRunner().invoke(group, shlex.split(line)[2:], catch_exceptions=False)
+                assert result.exit_code == 0, f"{line}\n{result.output}"
+
+
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
