@@ -118,7 +118,7 @@ def _total_outputs(record: NodeRecord) -> int:
     if record.op == "null":
         return 1
     op = registry.get(record.op)
-    return len(op.output_names(op.parse(record.attrs))) + op.hidden_outputs
+    return op.count_outputs(op.parse(record.attrs))
 
 
 def _mutated(record: NodeRecord) -> tuple[int, ...]:

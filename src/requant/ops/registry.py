@@ -53,7 +53,8 @@ class OpDef:
         variadic: name of the attribute that counts the inputs (``num_args``), if the op takes any number of them.
         optional: input names that may be left out when a symbol is composed, without a variable being made for them.
         labels: input names that matter in training alone; they are cut at inference.
-        hidden_outputs: number of outputs that the op has besides the visible ones (BatchNorm: mean and var).
+        hidden_outputs: number of outputs that the op has besides the visible ones (BatchNorm: mean and var), or a
+            function of the attributes that gives it.
         param_shapes: gives the shapes of parameters from the known input shapes.
         default_init: attributes that MXNet puts on the variables it creates (``{"moving_var": '["one", {}]'}``).
         quant, quantized: quantization trait, and the name of the int8 counterpart.
@@ -71,7 +72,7 @@ class OpDef:
     variadic: str | None = None
     optional: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    hidden_outputs: int = 0
+    hidden_outputs: int | Callable[[Any], int] = 0
     param_shapes: ShapeRule | None = None
     default_init: Mapping[str, str] = field(default_factory=dict)
     quant: Quant = Quant.NONE
@@ -96,6 +97,11 @@ class OpDef:
     def output_names(self, attrs: Any) -> tuple[str, ...]:
         """Names of the visible outputs."""
         return self.outputs(attrs) if callable(self.outputs) else self.outputs
+
+    def count_outputs(self, attrs: Any) -> int:
+        """Number of all outputs, hidden ones included."""
+        hidden = self.hidden_outputs(attrs) if callable(self.hidden_outputs) else self.hidden_outputs
+        return len(self.output_names(attrs)) + hidden
 
     def list_output_names(self, node: str, attrs: Any) -> tuple[str, ...]:
         """How ``list_outputs`` names them: ``<node>_output``, ``<node>_output0``, or ``<node>_<name>``."""

@@ -126,7 +126,8 @@ class ReverseAttrs(Attrs):
     axis: Ints
 
 
-def _reversed(g: Emit, data: Value, axes: Sequence[int]) -> Value:
+def reverse_along(g: Emit, data: Value, axes: Sequence[int]) -> Value:
+    """The elements in reverse order along dimensions."""
     axes = sorted({g.axis(data, i) for i in axes})
     n = len(axes)
     return g.slice(data, [_END] * n, [_BEFORE_START] * n, axes, [-1] * n)
@@ -135,7 +136,7 @@ def _reversed(g: Emit, data: Value, axes: Sequence[int]) -> Value:
 @op("reverse", "flip", param_shapes=same_shape)
 def reverse(g: Emit, a: ReverseAttrs, data: Value) -> Value:
     """Reverse the order along the given dimensions."""
-    return _reversed(g, data, a.axis)
+    return reverse_along(g, data, a.axis)
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class NumpyFlipAttrs(Attrs):
 @op("_npi_flip", param_shapes=same_shape)
 def np_flip(g: Emit, a: NumpyFlipAttrs, data: Value) -> Value:
     """Reverse the order along the given dimensions, or along all."""
-    return _reversed(g, data, range(g.rank(data)) if a.axis is None else a.axis)
+    return reverse_along(g, data, range(g.rank(data)) if a.axis is None else a.axis)
 
 
 @dataclass(frozen=True)
