@@ -309,25 +309,30 @@ def _roots(root: Path) -> Iterator[Path]:
         level = [Path(entry.path) for folder in level for entry in os.scandir(folder) if entry.is_dir()]
 
 
+def _search(root: Path, archive: Path, params: Path | None, epoch: int | None) -> ModelFiles:
+    # What the first folder lacks. Not the exception itself: it would keep this call's frames, and the files, alive.
+    first: tuple[str, object, object] | None = None
+    for folder in _roots(root):
+        try:
+            return _from_folder(folder, params, epoch)
+        except _MissingFile as fault:
+            first = first or (fault.what, fault.expected, fault.next)
+    assert first is not None
+    inside = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+    raise _MissingFile(first[0], where=archive, got=_say(inside), expected=first[1], next=first[2])
+
+
 def _from_archive(path: Path, params: Path | None, epoch: int | None) -> ModelFiles:
     root = Path(tempfile.mkdtemp(prefix="requant-"))
-    with contextlib.ExitStack() as undo:
-        undo.callback(shutil.rmtree, root, ignore_errors=True)
+    try:
         _unpack(path, root)
-        missing: _MissingFile | None = None
-        for folder in _roots(root):
-            try:
-                found = _from_folder(folder, params, epoch)
-            except _MissingFile as fault:
-                missing = missing or fault
-                continue
-            undo.pop_all()
-            remove = weakref.finalize(found, shutil.rmtree, root, ignore_errors=True)
-            object.__setattr__(found, "_remove", remove)  # it watches the object, so it cannot be made before it
-            return found
-        assert missing is not None
-        inside = [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
-        raise _MissingFile(missing.what, where=path, got=_say(inside), expected=missing.expected, next=missing.next)
+        found = _search(root, path, params, epoch)
+    except BaseException:
+        shutil.rmtree(root, ignore_errors=True)
+        raise
+    remove = weakref.finalize(found, shutil.rmtree, root, ignore_errors=True)
+    object.__setattr__(found, "_remove", remove)  # it watches the object, so it cannot be made before it
+    return found
 
 
 def locate(
