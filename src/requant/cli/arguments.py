@@ -35,7 +35,7 @@ class ShapeType(_ShapeBase):
         if isinstance(value, tuple):
             return value
         name, _, dims = str(value).rpartition("=")
-        parts = [d.strip() for d in dims.replace("x", ",").strip("()[] ").split(",") if d.strip()]
+        parts = [d.strip() for d in dims.strip("()[] ").split(",") if d.strip()]
         if not all((p.isdigit() and int(p) > 0) or p in ("?", "N", "n") for p in parts):
             self.fail(f"{value!r} is not a shape: write data=1,3,224,224, with ? for an open dimension", param, ctx)
         return name, tuple(int(p) if p.isdigit() else None for p in parts)

@@ -17,7 +17,7 @@ from requant import engines
 from requant.dtypes import as_dtype
 from requant.engines.base import EngineOptions, LayerProfile, Session, TensorSpec
 from requant.engines.cache import SessionCache
-from requant.errors import FormatError, InputError, ParameterError, nearest
+from requant.errors import FormatError, InputError, ParameterError, RequantError, ShapeError, nearest
 from requant.formats import archive, onnx_file, symbol_file
 from requant.formats.params import read_params, split_arg_aux, write_params
 from requant.formats.sparse import Csr, RowSparse
@@ -135,7 +135,22 @@ class Model:
                     self._special[key] = to_onnx(self.symbol, self.params, {**self._shapes, **open_batch}, self._dtypes)
                 except NeedsShape:
                     self._special[key] = to_onnx(self.symbol, self.params, dict(shapes), self._dtypes)
+                except ShapeError as fault:
+                    raise self._misfit(shapes, fault) from fault
             return self._special[key].model
+
+    def _misfit(self, shapes: Mapping[str, Sequence[int]], fault: ShapeError) -> InputError:
+        """What to say where the network cannot take inputs of these shapes."""
+        try:
+            wanted = ", ".join(str(s) for s in self.inputs)
+        except RequantError:
+            wanted = "inputs " + ", ".join(self.input_names)
+        return InputError(
+            "the network does not take inputs of this shape",
+            where=self.source,
+            got=", ".join(f"{n}: {tuple(s)}" for n, s in shapes.items()) + f" ({fault.where or ''}: {fault.what})",
+            expected=wanted,
+        )
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
