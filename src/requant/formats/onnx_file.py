@@ -183,6 +183,31 @@ def _check_names(graph: Any, outer: frozenset[str], where: str) -> None:
             raise GraphError("an output of the graph is made by nothing", where=where, got=repr(value.name))
 
 
+@functools.cache
+def _text_fields(kind: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool], ...]]:
+    """Names of a message's string fields, and of its message fields with whether they are repeated."""
+    empty = kind()
+    fields = empty.DESCRIPTOR.fields
+    messages = [field.name for field in fields if field.type == field.TYPE_MESSAGE]
+    return (
+        tuple(field.name for field in fields if field.type == field.TYPE_STRING),
+        tuple((name, hasattr(getattr(empty, name), "add")) for name in messages),
+    )
+
+
+def _check_text(message: Any, where: str) -> None:
+    """Protobuf gives a string that is not UTF-8 as bytes, which nothing behind it expects."""
+    texts, messages = _text_fields(type(message))
+    for name in texts:
+        found = getattr(message, name)
+        for text in (found,) if isinstance(found, (str, bytes)) else found:
+            if isinstance(text, bytes):
+                raise FormatError(f"a {name} is not UTF-8 text", where=where, got=repr(text[:40]), next=_ADVICE)
+    for name, repeated in messages:
+        for inner in getattr(message, name) if repeated else [getattr(message, name)] if message.HasField(name) else []:
+            _check_text(inner, where)
+
+
 def _parse(data: bytes, where: str) -> Any:
     proto = onnx.ModelProto()
     try:
@@ -192,6 +217,7 @@ def _parse(data: bytes, where: str) -> Any:
         raise _not_onnx(data, where, f"{type(fault).__name__}: {fault}") from None
     if not whole:
         raise _not_onnx(data, where, "no graph, no opset, or no outputs")
+    _check_text(proto, where)
     return proto
 
 
