@@ -173,7 +173,7 @@ class Session(abc.ABC):
         """Run over many inputs with many runs in flight; results come in the order of the inputs.
 
         Feeds are copied when they are taken, so an iterable may yield the same memory again and again. At most
-        ``2 * workers`` inputs are taken ahead of the results that were consumed.
+        ``2 * workers + 2`` inputs are taken ahead of the results that were consumed.
 
         Raises:
             InputError, EngineError: as ``run``, after the results of all inputs before the one at fault.
@@ -234,7 +234,7 @@ class Session(abc.ABC):
                 except Exception as found:  # from the caller's iterable, too: what came before it is delivered first
                     fault = found
                     break
-                if len(flying) >= 2 * self.workers:
+                if len(flying) >= 2 * self.workers + 2:  # so that no core waits for this thread to be woken
                     yield flying.popleft()()
             while flying:
                 yield flying.popleft()()
