@@ -223,7 +223,7 @@ def _used(g: Emit) -> list[Value]:
 
 
 #: Input names that parameters go into; a free variable there is a parameter that is missing, not an input.
-_PARAMETER_INPUTS = frozenset(
+PARAMETER_INPUTS = frozenset(
     {"weight", "bias", "gamma", "beta", "moving_mean", "moving_var", "running_mean", "running_var", "parameters"}
 )
 
@@ -241,7 +241,7 @@ def missing_parameters(symbol: Symbol, params: Mapping[str, object], inputs: Seq
         if node.op is None:
             continue
         for name, (source, _) in zip(node.input_names, node.inputs):
-            if name in _PARAMETER_INPUTS and source.is_variable and source.name in free:
+            if name in PARAMETER_INPUTS and source.is_variable and source.name in free:
                 raise ParameterError(
                     f"parameter {source.name!r} is missing",
                     where=where,

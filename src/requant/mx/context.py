@@ -29,15 +29,19 @@ class Context:
 
     __slots__ = ("_tokens", "device_id", "device_type")
 
+    device_type: str
+    device_id: int
+
     def __init__(self, device_type: str | Context, device_id: int = 0) -> None:
+        kind: str
         if isinstance(device_type, Context):
-            kind, number = device_type.device_type, device_type.device_id
+            kind, device_id = device_type.device_type, device_type.device_id
         else:
-            kind, number = device_type, device_id
+            kind = device_type
         if kind not in _CODES:
             raise InputError("unknown device type", got=kind, next=nearest(str(kind), _CODES))
         self.device_type = kind
-        self.device_id = int(number)
+        self.device_id = int(device_id)
         self._tokens: list[contextvars.Token[Context]] = []
 
     @property

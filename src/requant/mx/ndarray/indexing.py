@@ -50,8 +50,8 @@ def _is_element(parts: tuple[Any, ...], ndim: int) -> bool:
     return ndim > 0 and sum(isinstance(p, int) for p in parts) == ndim and all(p is not None for p in parts)
 
 
-def get_item(data: Array, key: Any) -> Array:
-    """The elements that a key picks: a view if it is basic and the result is contiguous, else a copy.
+def get_item(data: Array, key: Any) -> tuple[Array, bool]:
+    """The elements that a key picks, and whether they share memory: if it is basic and the result contiguous.
 
     Raises:
         IndexError: out of range. InputError: not a key.
@@ -61,8 +61,9 @@ def get_item(data: Array, key: Any) -> Array:
         parts = (*parts, None)
     found: Array = data[parts]
     if basic and found.flags.c_contiguous:
-        return found
-    return np.ascontiguousarray(found).reshape(found.shape or (1,))
+        return found, True
+    # np.array, not ascontiguousarray: a contiguous result of an index array must not stay the caller's memory
+    return np.array(found, order="C").reshape(found.shape or (1,)), False
 
 
 def set_item(data: Array, key: Any, value: Any) -> None:

@@ -30,9 +30,10 @@ class NDArray:
     Args:
         data: the numpy array; it is held, not copied.
         ctx: the device that the array says it is on; computing is always on the CPU.
+        writes: the count of writes of the array that this is a view of.
     """
 
-    __slots__ = ("_ctx", "_data")
+    __slots__ = ("_ctx", "_data", "_writes")
 
     # numpy must leave ``array + ndarray`` to the methods below
     __array_priority__ = 1000.0
@@ -41,9 +42,11 @@ class NDArray:
     #: Gradients are not kept: requant does not train.
     grad = None
 
-    def __init__(self, data: Array, ctx: Context | None = None) -> None:
+    def __init__(self, data: Array, ctx: Context | None = None, writes: list[int] | None = None) -> None:
         self._data = data
         self._ctx = current_context() if ctx is None else ctx
+        # How often the memory was written to, shared by all views of it: whoever compiled these values in can tell.
+        self._writes = [0] if writes is None else writes
 
     if TYPE_CHECKING:  # methods of operators, attached by requant.mx.ndarray.methods
 
@@ -99,7 +102,11 @@ class NDArray:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if dtype is not None and np.dtype(dtype) != self._data.dtype:
             return self._data.astype(dtype)
-        return self._data.copy() if copy else self._data
+        if copy:
+            return self._data.copy()
+        shared = self._data.view()
+        shared.flags.writeable = False  # writes go through the NDArray, which counts them
+        return shared
 
     def asscalar(self) -> Any:
         """The value of an array with one element.
@@ -182,7 +189,7 @@ class NDArray:
 
     def detach(self) -> NDArray:
         """The same values; there is no gradient to cut."""
-        return NDArray(self._data, self._ctx)
+        return NDArray(self._data, self._ctx, self._writes)
 
     def wait_to_read(self) -> None:
         """Does nothing: values are always there."""
@@ -210,13 +217,13 @@ class NDArray:
             raise TypeError(f"reshape takes shape and reverse, not {sorted(kwargs)}")
         dims = tuple(int(d) for d in target) if np.iterable(target) else (int(target),)
         if dims == self._data.shape:
-            return NDArray(self._data, self._ctx)
+            return NDArray(self._data, self._ctx, self._writes)
         if all(d > 0 for d in dims) and not reverse:
             if registry.product(dims) != self.size:
                 raise ShapeError("cannot reshape", got=f"{self.shape} of size {self.size}", expected=f"size of {dims}")
-            return NDArray(self._data.reshape(dims), self._ctx)
+            return NDArray(self._data.reshape(dims), self._ctx, self._writes)
         [probe] = run("Reshape", [self._data], (("shape", dims), ("reverse", reverse)))
-        return NDArray(self._data.reshape(probe.shape), self._ctx)
+        return NDArray(self._data.reshape(probe.shape), self._ctx, self._writes)
 
     def broadcast_to(self, shape: Any) -> NDArray:
         """Repeated along dimensions of size 1 to that shape; 0 keeps a dimension, missing leading ones are added."""
@@ -229,26 +236,30 @@ class NDArray:
         if not -self.ndim - 1 <= axis <= self.ndim:
             raise ShapeError("axis out of range", got=axis, expected=f"{-self.ndim - 1} to {self.ndim}")
         data = np.expand_dims(self._data, axis)
-        return NDArray(data if inplace else data.copy(), self._ctx)
+        return NDArray(data, self._ctx, self._writes) if inplace else NDArray(data.copy(), self._ctx)
 
     def squeeze(self, axis: int | Sequence[int] | None = None, inplace: bool = False) -> NDArray:
         """Dimensions of size 1 dropped; a view if ``inplace``."""
         [made] = run("squeeze", [self._data], (("axis", axis),))
-        return NDArray(self._data.reshape(made.shape) if inplace else made, self._ctx)
+        if inplace:
+            return NDArray(self._data.reshape(made.shape), self._ctx, self._writes)
+        return NDArray(made, self._ctx)
 
     def flatten(self, inplace: bool = False) -> NDArray:
         """Shape (N, everything else); a view if ``inplace``."""
         data = self._data.reshape(self.shape[0], -1)
-        return NDArray(data if inplace else data.copy(), self._ctx)
+        return NDArray(data, self._ctx, self._writes) if inplace else NDArray(data.copy(), self._ctx)
 
     # -- elements --------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> NDArray:
-        return NDArray(get_item(self._data, key), self._ctx)
+        found, is_view = get_item(self._data, key)
+        return NDArray(found, self._ctx, self._writes if is_view else None)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not self._data.flags.writeable:  # mapped from a file, or an engine's memory
             self._data = self._data.copy()
+        self._writes[0] += 1
         with np.errstate(invalid="ignore", over="ignore"):
             set_item(self._data, key, value)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from requant.dtypes import as_dtype
 from requant.errors import InputError, UnsupportedError
 from requant.formats import symbol_file
 from requant.mx.base import NotImplementedForSymbol
@@ -104,7 +105,7 @@ class Symbol(tree.Symbol):
 
     def astype(self, dtype: object) -> Symbol:
         """The same values in another dtype."""
-        return compose("Cast", self, hint="cast", dtype=np.dtype(dtype).name if not isinstance(dtype, str) else dtype)
+        return compose("Cast", self, hint="cast", dtype=as_dtype(dtype).name)
 
     def as_nd_ndarray(self) -> Symbol:
         return self

@@ -1,0 +1,100 @@
+"""Running a symbol whose parameters are arrays that may still change: what Executor and SymbolBlock share.
+
+Engines are fastest with parameters as constants, while MXNet reads every array anew at every run. So parameters are
+compiled in, and each run checks (by the arrays' counts of writes) that none of them has changed since.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from requant.lower import PARAMETER_INPUTS, needed_nodes
+from requant.mx.ndarray.ndarray import NDArray
+from requant.pipeline import Compiled, Model
+from requant.symbol.tree import Symbol
+
+#: An array that changed so often between runs is fed at each run instead of being compiled in.
+_OFTEN = 2
+
+
+@dataclass
+class _State:
+    """What was compiled in: the arrays, with their counts of writes then."""
+
+    fed: tuple[tuple[str, np.dtype], ...]
+    baked: tuple[tuple[str, NDArray, list[int], int], ...]
+    compiled: Compiled
+
+    def changed(self, arrays: Mapping[str, NDArray]) -> list[str]:
+        """Names of compiled-in arrays that are others now, or were written to."""
+        return [n for n, a, w, count in self.baked if arrays[n] is not a or a._writes is not w or w[0] != count]
+
+
+class Runner:
+    """A symbol on the default engine.
+
+    Args:
+        symbol: the network.
+        inputs: variables that differ from run to run; those that do not look like parameters if not given.
+        source: what it is called in messages.
+    """
+
+    def __init__(self, symbol: Symbol, inputs: Iterable[str] | None = None, source: str = "symbol") -> None:
+        self.symbol, self.source = symbol, source
+        nodes, cuts = needed_nodes(symbol)
+        #: names of the variables that inference needs, and of the labels that it does not
+        self.needed = list(dict.fromkeys(n.name for n in nodes if n.is_variable))
+        self.cut = [c.variable for c in cuts if c.variable not in self.needed]
+        self._fed = set(_guess_inputs(symbol) if inputs is None else inputs) & set(self.needed)
+        self._changes: dict[str, int] = {}
+        self._state: _State | None = None
+        self._lock = threading.Lock()
+
+    def feed(self, *names: str) -> None:
+        """Say that these variables are inputs, which differ from run to run."""
+        self._fed.update(n for n in names if n in self.needed)
+
+    def run(self, arrays: Mapping[str, NDArray]) -> list[np.ndarray]:
+        """The outputs for these values of all needed variables."""
+        with self._lock:
+            state = self._ready(arrays)
+        return state.compiled.run({n: arrays[n]._data for n, _ in state.fed})
+
+    def _ready(self, arrays: Mapping[str, NDArray]) -> _State:
+        state = self._state
+        fed = tuple((n, arrays[n]._data.dtype) for n in self.needed if n in self._fed)
+        if state is not None:
+            changed = state.changed(arrays)
+            if not changed and state.fed == fed:
+                return state
+            for name in changed:
+                self._changes[name] = self._changes.get(name, 0) + 1
+                if self._changes[name] >= _OFTEN:
+                    self._fed.add(name)
+            fed = tuple((n, arrays[n]._data.dtype) for n in self.needed if n in self._fed)
+        baked = tuple((n, a := arrays[n], a._writes, a._writes[0]) for n in self.needed if n not in self._fed)
+        values = {n: a._data for n, a, _, _ in baked}
+        model = Model.from_symbol(self.symbol, values, dtypes=dict(fed), source=self.source)
+        self._state = _State(fed, baked, model.compile())
+        return self._state
+
+
+def _guess_inputs(symbol: Symbol) -> set[str]:
+    """Variables that look like data: those that do not go where parameters go.
+
+    A wrong guess costs time, not truth: data that was compiled in is noticed when it changes.
+    """
+    found: set[str] = set()
+    for node in symbol.nodes:
+        if node.op is None:
+            if any(node is n for n, _ in symbol.entries):
+                found.add(node.name)
+            continue
+        for name, (source, _) in zip(node.input_names, node.inputs):
+            if source.is_variable and name not in PARAMETER_INPUTS:
+                found.add(source.name)
+    return found

@@ -1,0 +1,42 @@
+"""``mx.util``: questions that scripts ask about modes which requant does not have."""
+
+from __future__ import annotations
+
+from requant.errors import UnsupportedError
+from requant.mx.context import num_gpus
+
+
+def is_np_array() -> bool:
+    """False: arrays are ``mx.nd`` arrays."""
+    return False
+
+
+def is_np_shape() -> bool:
+    """False: scalars have shape (1,), and 0 in a shape is an unknown size."""
+    return False
+
+
+def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
+    """Raises UnsupportedError: there is no numpy mode.
+
+    Raises:
+        UnsupportedError: always, unless both switches are off.
+    """
+    if shape or array:
+        raise UnsupportedError("MXNet's numpy mode is not supported", next="use mx.nd arrays, and drop npx.set_np()")
+
+
+def reset_np() -> None:
+    """Does nothing: numpy mode is always off."""
+
+
+def get_gpu_count() -> int:
+    """0, see ``mx.num_gpus``."""
+    return num_gpus()
+
+
+def makedirs(d: str) -> None:
+    """Make a folder and those above it."""
+    import os
+
+    os.makedirs(os.path.expanduser(d), exist_ok=True)
