@@ -286,6 +286,28 @@ FAULTS = {
         GraphError,
         "node 0 ('If'), node 0 ('Relu')",
     ),
+    "attribute without value": (
+        model_of([onnx.NodeProto(op_type="Constant", output=["y"], attribute=[onnx.AttributeProto(name="v", type=4)])]),
+        FormatError,
+        "attribute 'v' has no value of its type",
+    ),
+    "attribute without type": (
+        model_of(
+            [onnx.NodeProto(op_type="Relu", input=["x"], output=["y"], attribute=[onnx.AttributeProto(name="v")])]
+        ),
+        FormatError,
+        "type 0 (UNDEFINED)",
+    ),
+    "function": (
+        model_of(
+            [relu("x", "y")],
+            functions=[
+                helper.make_function("mine", "F", ["a"], ["b"], [relu("q", "b")], [helper.make_opsetid("", 17)])
+            ],
+        ),
+        GraphError,
+        "function 'F', node 0 ('Relu')",
+    ),
     "no outputs": (model_of([relu("x", "y")], outputs=()), FormatError, "not an ONNX model"),
     "no opset": (model_of([relu("x", "y")], opsets=()), FormatError, "not an ONNX model"),
 }

@@ -86,6 +86,8 @@ def _check_tensor(tensor: Any, folder: Path | None, where: str) -> None:
     here = f"{where}, tensor {tensor.name!r}"
     try:
         dtype = ir.DataType(tensor.data_type)
+        if dtype == ir.DataType.UNDEFINED:
+            raise ValueError("no type")
         bits = 0 if dtype == ir.DataType.STRING else dtype.bitwidth
     except (ValueError, TypeError):
         raise FormatError("unknown type of a tensor", where=here, got=tensor.data_type, next=_ADVICE) from None
@@ -126,11 +128,31 @@ def _check_tensor(tensor: Any, folder: Path | None, where: str) -> None:
         )
 
 
+#: Attribute types whose value is a message of its own, and the field that must hold it.
+_MESSAGE_FIELDS = {"TENSOR": "t", "GRAPH": "g", "TYPE_PROTO": "tp", "SPARSE_TENSOR": "sparse_tensor"}
+
+
+def _check_attribute(attribute: Any, where: str) -> None:
+    try:
+        kind = ir.AttributeType(attribute.type).name
+    except ValueError:
+        kind = "UNDEFINED"
+    field = _MESSAGE_FIELDS.get(kind)
+    if kind == "UNDEFINED" or (field and not attribute.ref_attr_name and not attribute.HasField(field)):
+        raise FormatError(
+            f"attribute {attribute.name!r} has no value of its type",
+            where=where,
+            got=f"type {attribute.type} ({kind})",
+            next=_ADVICE,
+        )
+
+
 def _proto_nodes(nodes: Iterable[Any], where: str) -> Iterator[tuple[Any, str]]:
     """Every tensor in the attributes of nodes, nested graphs included, and where it is."""
     for i, node in enumerate(nodes):
         here = f"{where}, node {i} ({node.name or node.op_type!r})"
         for attribute in node.attribute:
+            _check_attribute(attribute, here)
             if attribute.HasField("t"):
                 yield attribute.t, here
             yield from ((tensor, here) for tensor in attribute.tensors)
@@ -150,20 +172,22 @@ def _proto_tensors(graph: Any, where: str) -> Iterator[tuple[Any, str]]:
     yield from _proto_nodes(graph.node, where)
 
 
-def _check_names(graph: Any, outer: frozenset[str], where: str) -> None:
+def _check_graph_names(graph: Any, outer: frozenset[str], where: str) -> None:
+    inputs = [value.name for value in graph.input]
+    inputs += [tensor.name for tensor in graph.initializer]
+    inputs += [sparse.values.name for sparse in graph.sparse_initializer]
+    _check_names(inputs, graph.node, [value.name for value in graph.output], outer, where)
+
+
+def _check_names(inputs: Iterable[str], nodes: Any, outputs: Iterable[str], outer: frozenset[str], where: str) -> None:
     """Every value is made once and before it is used."""
-    known = set(outer)
-    made: set[str] = set()
-    for value in graph.input:
-        made.add(value.name)
-    made.update(tensor.name for tensor in graph.initializer)
-    made.update(sparse.values.name for sparse in graph.sparse_initializer)
-    known |= made
-    for i, node in enumerate(graph.node):
+    made = set(inputs)
+    known = made | outer
+    for i, node in enumerate(nodes):
         here = f"{where}, node {i} ({node.name or node.op_type!r})"
         for name in node.input:
             if name and name not in known:
-                later = any(name in other.output for other in graph.node)
+                later = any(name in other.output for other in nodes)
                 raise GraphError(
                     "a node uses a value that is made later" if later else "a node uses a value that nothing makes",
                     where=here,
@@ -172,15 +196,15 @@ def _check_names(graph: Any, outer: frozenset[str], where: str) -> None:
                 )
         for attribute in node.attribute:
             for nested in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                _check_names(nested, frozenset(known), here)
+                _check_graph_names(nested, frozenset(known), here)
         for name in filter(None, node.output):
             if name in made:
                 raise GraphError("a value is made twice", where=here, got=repr(name), next=_ADVICE)
             made.add(name)
             known.add(name)
-    for value in graph.output:
-        if value.name not in known:
-            raise GraphError("an output of the graph is made by nothing", where=where, got=repr(value.name))
+    for name in outputs:
+        if name not in known:
+            raise GraphError("an output of the graph is made by nothing", where=where, got=repr(name))
 
 
 @functools.cache
@@ -197,7 +221,8 @@ def _text_fields(kind: type) -> tuple[tuple[str, ...], tuple[tuple[str, bool], .
 
 def _check_text(message: Any, where: str) -> None:
     """Protobuf gives a string that is not UTF-8 as bytes, which nothing behind it expects."""
-    texts, messages = _text_fields(type(message))
+    kind: Any = type(message)
+    texts, messages = _text_fields(kind)
     for name in texts:
         found = getattr(message, name)
         for text in (found,) if isinstance(found, (str, bytes)) else found:
@@ -306,9 +331,11 @@ def read(path: str | os.PathLike[str]) -> ir.Model:
     for tensor, here in _proto_tensors(proto.graph, where):
         _check_tensor(tensor, folder, here)
     for function in proto.functions:
-        for tensor, here in _proto_nodes(function.node, f"{where}, function {function.name!r}"):
+        inside = f"{where}, function {function.name!r}"
+        for tensor, here in _proto_nodes(function.node, inside):
             _check_tensor(tensor, None, here)
-    _check_names(proto.graph, frozenset(), where)
+        _check_names(function.input, function.node, function.output, frozenset(), inside)
+    _check_graph_names(proto.graph, frozenset(), where)
     try:
         model: ir.Model = ir.from_proto(proto)
         ir.external_data.set_base_dir(model.graph, folder)
