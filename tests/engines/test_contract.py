@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -473,6 +474,34 @@ def test_profile_needs_the_option_and_a_run(engine: Engine) -> None:
         engine.load(conv_relu(), OPTIONS).profile()
     with pytest.raises(EngineError, match="nothing was run yet"):
         engine.load(conv_relu(), EngineOptions(threads=1, profile=True)).profile()
+
+
+@pytest.mark.parametrize("end", ["profile", "close", "drop", "refuse"])
+def test_profiling_leaves_no_files(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    options = EngineOptions(threads=1, profile=True)
+    if end == "refuse":
+        with pytest.raises(EngineError):
+            engine.load(parse("g (float[N] x) => (float[N] y) { y = Frobnicate(x) }"), options)
+    else:
+        loaded = engine.load(conv_relu(), options)
+        loaded.run({"data": data(1, 3, 8, 8)})
+        if end == "profile":
+            assert loaded.profile()
+        if end in ("profile", "close"):
+            loaded.close()
+        del loaded
+        gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_absurd_size_is_an_error_and_no_crash(engine: Engine) -> None:
+    inner = "g (float[N] x) => (float[P, Q] y) <int64[2] s = {4000000000000, 4000000000000}> { y = ConstantOfShape(s) }"
+    with pytest.raises(EngineError):
+        engine.load(parse(inner), OPTIONS).run({"x": data(1)})
+    outer = "g (float[4000000, 4000000, 4000] x) => (float[4000000, 4000000, 4000] y) { y = Neg(x) }"
+    with pytest.raises((EngineError, InputError)):
+        engine.load(parse(outer), OPTIONS).run({"x": data(1)})
 
 
 def test_compiled_models_are_kept_on_disk(engine: Engine, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,10 @@ class OnnxRuntime(Engine):
             settings.enable_profiling, settings.profile_file_prefix = True, str(Path(folder) / "run")
         try:
             native = _create(join(proto, weights), settings, options.cache_dir)
-        except EngineError:
-            raise
         except Exception as fault:  # the library's exceptions have no common base of their own
-            raise _refusal(fault, model, where) from fault
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise fault if isinstance(fault, EngineError) else _refusal(fault, model, where) from fault
         ports = native.get_outputs()
         outputs = []
         for value, index in zip(model.graph.outputs, order, strict=True):
@@ -131,7 +132,8 @@ class OnnxRuntimeSession(Session):
     ) -> None:
         super().__init__("onnxruntime", inputs, outputs, workers)
         self._native: Any = native
-        self._where, self._folder = where, folder
+        self._where = where
+        self._tidy = None if folder is None else weakref.finalize(self, _discard, native, folder)
         self._names = [spec.name for spec in self.inputs]
         self._results = [port.name for port in native.get_outputs()]
         # What the caller would share with us or with itself: inputs handed through, outputs that stand twice.
@@ -182,7 +184,7 @@ class OnnxRuntimeSession(Session):
 
     def _layers(self) -> list[LayerProfile]:
         """See ``Session.profile``. ONNX Runtime stops measuring at the first call; later ones return the same."""
-        if self._folder is None:
+        if self._tidy is None:
             raise EngineError(
                 "layers were not measured", where=self._where, next="load with EngineOptions(profile=True)"
             )
@@ -190,23 +192,20 @@ class OnnxRuntimeSession(Session):
             if self._measured is None:
                 with open(self._native.end_profiling(), encoding="utf-8") as file:
                     self._measured = _mean_times(json.load(file))
-                shutil.rmtree(self._folder, ignore_errors=True)
         if not self._measured:
             raise EngineError("nothing was run yet", where=self._where, next="load again, call run(), then profile()")
         return list(self._measured)
 
     def close(self) -> None:
         super().close()
-        with self._lock:
-            native, self._native = self._native, None
-            if native is not None and self._folder is not None and self._measured is None:
-                native.end_profiling()  # or it writes its file when it is freed
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._native = None
+        if self._tidy is not None:
+            self._tidy()
 
-    def __del__(self) -> None:
-        if getattr(self, "_folder", None) is not None:
-            self.close()
+
+def _discard(native: Any, folder: str) -> None:
+    native.end_profiling()  # else it would write to its file when it is freed; ending twice is nothing
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settings(options: EngineOptions) -> tuple[Any, int]:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import ml_dtypes
@@ -99,6 +100,7 @@ class OpenVINO(Engine):
             compiled = core.compile_model(graph, "CPU", config)
             granted = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
             flights = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+            request = compiled.create_infer_request()  # allocates inputs and outputs of fixed size
         except EngineError:
             raise
         except Exception as fault:  # RuntimeError and others, from native code
@@ -107,11 +109,14 @@ class OpenVINO(Engine):
             raise EngineError(
                 "OpenVINO cannot compute in that precision", where=where, got=granted, expected=options.precision
             )
+        if len(compiled.outputs) != len(model.graph.outputs):
+            got = ", ".join(sorted(n for port in compiled.outputs for n in port.get_names()))
+            raise EngineError("OpenVINO changed the number of outputs", where=where, got=got, next=_NEXT)
         outputs = []
-        for value, port in zip(model.graph.outputs, compiled.outputs, strict=True):
+        for value, port in zip(model.graph.outputs, compiled.outputs):
             dtype = numpy_dtype(value, self.name) if value.dtype is not None else _dtype(port)
             outputs.append(TensorSpec(str(value.name), dtype, output_shape(value, sizes, _shape(port))))
-        return OpenVINOSession(compiled, graph, inputs, outputs, flights, options.profile, where)
+        return OpenVINOSession(compiled, request, graph, inputs, outputs, flights, options.profile, where)
 
 
 _NEXT = "choose engine 'onnxruntime', or replace what is named above; engines are never switched silently"
@@ -123,6 +128,7 @@ class OpenVINOSession(Session):
     def __init__(
         self,
         compiled: Any,
+        request: Any,
         graph: Any,
         inputs: tuple[TensorSpec, ...],
         outputs: list[TensorSpec],
@@ -137,7 +143,7 @@ class OpenVINOSession(Session):
         self._where, self._profiled = where, profiled
         self._process = os.getpid()
         # Two stacks: requests of run() have the caller's memory as input tensors, those of stream() their own.
-        self._idle: deque[Any] = deque([compiled.create_infer_request()])
+        self._idle: deque[Any] = deque([request])
         self._idle_async: deque[Any] = deque()
         port_of = {name: i for i, port in enumerate(compiled.inputs) for name in port.get_names()}
         self._ports = [port_of.get(spec.name) for spec in self.inputs]
@@ -161,7 +167,6 @@ class OpenVINOSession(Session):
         return self._own(results)
 
     def _start(self, arrays: list[Array]) -> Callable[[], list[Array]]:
-        # After a fork OpenVINO's threads do not exist in the child: asynchronous requests would never end.
         if self._process != os.getpid():
             return super()._start(arrays)
         if self._graph is not None or self._narrowed:
@@ -185,6 +190,18 @@ class OpenVINOSession(Session):
             return self._own(results)
 
         return wait
+
+    def _enqueue(self, arrays: list[Array]) -> Future[list[Array]]:
+        if self._process == os.getpid():
+            return super()._enqueue(arrays)
+        # After a fork OpenVINO's threads do not exist in the child: asynchronous requests would never end, and some
+        # versions refuse to run in new threads. The thread that asks still can.
+        done: Future[list[Array]] = Future()
+        try:
+            done.set_result(self._infer(arrays))
+        except Exception as fault:
+            done.set_exception(fault)
+        return done
 
     def _layers(self) -> list[LayerProfile]:
         if not self._profiled:
@@ -223,7 +240,10 @@ class OpenVINOSession(Session):
             compiled = self._compiled
             if compiled is None:
                 raise self._closed_error() from None
-            return compiled.create_infer_request()
+            try:
+                return compiled.create_infer_request()
+            except Exception as fault:
+                raise self._failed(fault) from fault
 
     def _share(self, array: Array) -> Any:
         """A tensor over the array's own memory; the graph only reads it."""
