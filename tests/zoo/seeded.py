@@ -14,7 +14,9 @@ def parameter(name, shape):
     """A float32 parameter in the range that its kind has in trained networks, so that activations stay sane."""
     shape = tuple(int(d) for d in shape)
     draw = rng(name + str(shape)).random_sample(shape).astype(np.float32)
-    if name.endswith(("gamma", "running_var", "moving_var")):
+    if name.endswith("gamma"):  # below 1, so that residual branches do not drown the way around them
+        return np.float32(0.4) + np.float32(0.4) * draw
+    if name.endswith(("running_var", "moving_var")):
         return np.float32(0.75) + np.float32(0.5) * draw
     centred = draw - np.float32(0.5)
     if name.endswith(("weight", "parameters")) and len(shape) > 1:
