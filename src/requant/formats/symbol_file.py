@@ -142,7 +142,7 @@ def dumps(symbol: Symbol, *, remove_amp_cast: bool = False) -> str:
 
 
 def without_amp_casts(symbol: Symbol) -> Symbol:
-    """The same symbol with casts of automatic mixed precision taken out."""
+    """The same symbol with casts of automatic mixed precision taken out; an output keeps its own, as in MXNet."""
     made: dict[tuple[int, int], Entry] = {}
     for node in symbol.nodes:
         inputs = [made[id(s), k] for s, k in node.inputs]
@@ -154,6 +154,11 @@ def without_amp_casts(symbol: Symbol) -> Symbol:
         copy = node if same else Node(node.op, node.name, node.attrs, inputs, node.subgraphs)
         for k in range(len(node.output_names())):
             made[id(node), k] = (copy, k)
+    heads = {id(n): n for n, _ in symbol.entries if n.op is not None and n.op.name in _AMP_CASTS}
+    for i, node in heads.items():
+        copy = Node(node.op, node.name, node.attrs, [made[id(s), k] for s, k in node.inputs])
+        for k in range(len(node.output_names())):
+            made[i, k] = (copy, k)
     return Symbol([made[id(n), k] for n, k in symbol.entries])
 
 

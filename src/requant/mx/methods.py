@@ -16,10 +16,14 @@ _NAMES = """
     swapaxes take tan tanh tile topk transpose trunc zeros_like
 """
 METHODS = tuple(_NAMES.split())
+#: Attributes that these methods of MXNet pass on even if they are not given, so that they stand in symbol files.
+_WRITTEN = {"squeeze": ("axis", None), "diag": ("k", 0)}
 
 
 def _method(name: str, functions: Namespace) -> Function:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if name in _WRITTEN and not args:
+            kwargs.setdefault(*_WRITTEN[name])
         return functions.get(name)(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = name

@@ -67,7 +67,7 @@ class NumpyConcatenateAttrs(Attrs):
     axis: int | None = 0
 
 
-@op("_npi_concatenate", variadic="num_args", inputs=("arg",))
+@op("_npi_concatenate", variadic="num_args", inputs=("arg",), outputs=("out",), named_outputs=True)
 def np_concatenate(g: Emit, a: NumpyConcatenateAttrs, *data: Value) -> Value:
     """Join along dimension ``axis``, or what all inputs hold as one vector if it is None."""
     if a.axis is None:
@@ -103,7 +103,7 @@ def np_vstack(g: Emit, a: NumpyStackAttrs, *data: Value) -> Value:
     return _join(g, 0, [_row(g, x) if g.rank(x) < 2 else x for x in data])
 
 
-@op("_npi_hstack", variadic="num_args", inputs=("arg",))
+@op("_npi_hstack", variadic="num_args", inputs=("arg",), outputs=("out",), named_outputs=True)
 def np_hstack(g: Emit, a: NumpyStackAttrs, *data: Value) -> Value:
     """Join along the second dimension; vectors along their only one."""
     return _join(g, min(1, g.rank(data[0]) - 1), data)

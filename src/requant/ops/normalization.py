@@ -119,7 +119,7 @@ def _normalize(
     outputs=_bn_outputs,
     named_outputs=True,
     aux=("moving_mean", "moving_var"),
-    hidden_outputs=2,
+    hidden_outputs=lambda a: 0 if a.output_mean_var else 2,
     param_shapes=_bn_shapes,
     default_init=_STATS_INIT,
     quant=Quant.SUPPORT,
@@ -153,7 +153,7 @@ def batch_norm(
     outputs=_bn_outputs,
     named_outputs=True,
     aux=("moving_mean", "moving_var"),
-    hidden_outputs=3,
+    hidden_outputs=lambda a: 1 if a.output_mean_var else 3,
     param_shapes=_bn_shapes,
     default_init=_STATS_INIT,
 )
@@ -200,7 +200,7 @@ def _moments(g: Emit, data: Value, axes: list[int], eps: float, keepdims: bool) 
     inputs=("data", "gamma", "beta"),
     outputs=_moments_outputs,
     named_outputs=True,
-    hidden_outputs=2,
+    hidden_outputs=lambda a: 0 if a.output_mean_var else 2,
     param_shapes=_ln_shapes,
 )
 def layer_norm(g: Emit, a: LayerNormAttrs, data: Value, gamma: Value, beta: Value) -> Value | tuple[Value, ...]:
@@ -255,7 +255,7 @@ def _gn_shapes(a: GroupNormAttrs, shapes: Mapping[str, Shape | None]) -> dict[st
     inputs=("data", "gamma", "beta"),
     outputs=_moments_outputs,
     named_outputs=True,
-    hidden_outputs=2,
+    hidden_outputs=lambda a: 0 if a.output_mean_var else 2,
     param_shapes=_gn_shapes,
 )
 def group_norm(g: Emit, a: GroupNormAttrs, data: Value, gamma: Value, beta: Value) -> Value | tuple[Value, ...]:

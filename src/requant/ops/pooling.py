@@ -190,7 +190,18 @@ def _check_data(g: Emit, data: Value) -> None:
         )
 
 
-@op("Pooling", "_npx_pooling", hidden_outputs=1, quant=Quant.SUPPORT, quantized="_contrib_quantized_pooling")
+def _workspace(a: PoolingAttrs) -> int:
+    """Whether MXNet's oneDNN kernel keeps where the maxima were, as a second output that is not listed."""
+    return int(a.pool_type == "max" and len(a.kernel) > 0 and not channels_last(a.layout))
+
+
+@op(
+    "Pooling",
+    "_npx_pooling",
+    hidden_outputs=_workspace,
+    quant=Quant.SUPPORT,
+    quantized="_contrib_quantized_pooling",
+)
 def pooling(g: Emit, a: PoolingAttrs, data: Value) -> Value:
     """Max, average, sum or Lp pooling over windows, or over everything (``global_pool``: kernel and pad do not count).
 

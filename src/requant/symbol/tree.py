@@ -72,6 +72,14 @@ class Node:
 
 Entry = tuple[Node, int]
 
+#: Attributes of MXNet itself, written as ``__lr_mult__`` and so on, which its lists show under both names.
+_HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
+
+
+def _listed(attrs: Mapping[str, str]) -> dict[str, str]:
+    """Attributes as MXNet's lists show them."""
+    return {**attrs, **{k: attrs[f"__{k}__"] for k in _HIDDEN if f"__{k}__" in attrs}}
+
 
 def post_order(entries: Iterable[Entry]) -> list[Node]:
     """All nodes below ``entries``, each after its inputs, in MXNet's depth-first order. Iterative: graphs are deep."""
@@ -216,16 +224,15 @@ class Symbol:
 
     def attr(self, key: str) -> str | None:
         """One attribute string of the node, or None."""
-        attrs = self._single("an attribute").attrs
-        return attrs.get(key, attrs.get(f"__{key}__"))
+        return _listed(self._single("an attribute").attrs).get(key)
 
     def list_attr(self) -> dict[str, str]:
         """The node's attribute strings."""
-        return dict(self._single("attributes").attrs)
+        return _listed(self._single("attributes").attrs)
 
     def attr_dict(self) -> dict[str, dict[str, str]]:
         """Attribute strings of every node that has any, by node name."""
-        return {n.name: dict(n.attrs) for n in self.nodes if n.attrs}
+        return {n.name: _listed(n.attrs) for n in self.nodes if n.attrs}
 
     # -- composing -------------------------------------------------------------------------------------------------
 
@@ -304,8 +311,9 @@ def compose(
     """
     inputs = {k: v for k, v in kwargs.items() if isinstance(v, Symbol)}
     raw = {k: to_string(v) for k, v in kwargs.items() if v is not None and not isinstance(v, Symbol)}
-    if op.variadic is not None and op.variadic not in raw:
-        raw[op.variadic] = str(len(args) + len(inputs))
+    given = [e for value in (*args, *inputs.values()) for e in value.entries]
+    if op.variadic is not None and (op.variadic not in raw or not callable(op.inputs)):
+        raw[op.variadic] = str(len(given))
     node_name = current_names().get(name, (hint or op.name).lower())
     where = f"node {node_name!r} ({op.name})"
     attrs = op.parse(raw, where=where)
@@ -313,9 +321,6 @@ def compose(
         if len(value.entries) != 1 and op.variadic is None:
             raise InputError("an input must have one output", where=where, got=repr(value), next="pick one with [i]")
     names = op.input_names(attrs, None)
-    given = [e for value in (*args, *inputs.values()) for e in value.entries]
-    if op.variadic is not None and not callable(op.inputs):
-        raw[op.variadic] = str(len(given))
     all_attrs = current_attributes().get({**raw, **(user_attrs or {})})
     if op.variadic is not None:
         entries = given + [_missing(op, n, node_name, all_attrs) for n in names[len(given) :] if callable(op.inputs)]
