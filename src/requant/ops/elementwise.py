@@ -1,8 +1,8 @@
 """Arithmetic that the element-wise operators share: one function per kind, on tensors of one dtype.
 
 MXNet computes in the inputs' dtype: integers wrap around, integer division truncates, a remainder has the divisor's
-sign, and whatever is divided by zero has remainder 0. ONNX engines have no (or other) kernels for 8-bit integers and
-bool and refuse integer division by zero, so these are computed in int32 and guarded here.
+sign, and whatever is divided by zero has remainder 0. ONNX engines have no (or saturating) kernels for 8-bit integers
+and bool, so these are computed in int32, and may fail on a remainder of integers by 0, which is guarded here.
 """
 
 from __future__ import annotations
@@ -119,16 +119,15 @@ def _safe_divisor(g: Emit, b: Value) -> Value:
 
 
 def divide(g: Emit, a: Value, b: Value) -> Value:
-    """a / b. Of integers: truncated towards zero, and 0 where b is 0."""
-    if is_float(g.dtype(b)):
+    """a / b; of integers: truncated towards zero.
+
+    Integers are divided as float64, exactly up to 2^53 where the engine has float64: engines disagree on how an integer
+    division rounds once it is fused, and may fail on a divisor of 0.
+    """
+    dtype = g.dtype(b)
+    if is_float(dtype):
         return g("Div", a, b)
-    safe = _safe_divisor(g, b)
-    out = g("Div", a, safe)
-    if safe is not b:
-        zero = g.const(0, b)
-        out = g("Where", g("Equal", b, -1), g("Sub", zero, a), out)
-        out = g("Where", g("Equal", b, zero), zero, out)
-    return out
+    return g.cast(g("Div", g.cast(a, FLOAT64), g.cast(b, FLOAT64)), dtype)
 
 
 def modulo(g: Emit, a: Value, b: Value) -> Value:

@@ -27,7 +27,7 @@ DOMAINS = {
     "log": POSITIVE,
     "log10": POSITIVE,
     "log2": POSITIVE,
-    "log1p": [[-0.9, -0.5, -1e-3, -1e-6], [0.0, 1e-7, 1e-4, 0.3], [0.5, 2.0, 50.0, 1e6]],
+    "log1p": [[-0.9, -0.5, -1e-3, -1e-6], [0.0, 1e-7, 1e-4, 0.3], [0.5, 2.0, 50.0, 6e4]],
     "expm1": [[-9.0, -0.7, -0.5, -1e-4], [0.0, 1e-7, 1e-3, 0.3], [0.5, 0.9, 4.0, 20.0]],
     "sin": ANY,
     "cos": ANY,
@@ -51,15 +51,9 @@ DOMAINS = {
     "logical_not": ANY,
 }
 # Names of MXNet's numpy operators that are aliases here.
-NUMPY = (
-    "absolute negative sign sqrt cbrt square exp expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh "
-    "arcsinh arccosh arctanh degrees radians reciprocal floor ceil trunc fix rint"
-).split()
+NUMPY = ("absolute negative sign sqrt square exp log log1p sin arctan reciprocal floor ceil trunc rint").split()
 # Integers at which the function is an integer, or far from one: truncation must not hang on the last bit.
-INTEGERS = (
-    "abs sign rint round ceil floor trunc fix square exp sin cos arctan sinh cosh arcsinh degrees radians negative "
-    "logical_not expm1 tan"
-).split()
+INTEGERS = ("abs sign rint round trunc square exp cos arctan sinh degrees negative logical_not tan").split()
 INFINITE = [[float("inf"), float("-inf"), float("nan")], [0.0, 1.0, -2.5]]
 
 # The sums of MXNet's float16 functions are rounded to 11 bits.
@@ -78,11 +72,12 @@ CASES = [Case(name, [array(values)]) for name, values in DOMAINS.items()]
 CASES += [
     Case(name, [array(values, "float16")], **HALF)
     for name, values in DOMAINS.items()
-    if name not in ("sinh", "arcsinh", "arctanh", "arcsin", "ceil", "floor", "fix", "log10", "square", "radians")
+    if name
+    in "abs sign rint round cbrt rcbrt exp log log1p expm1 tan gamma gammaln erf erfinv degrees negative".split()
 ]
 CASES += [
-    Case(name, [array(values, "float64")], skip=FINITE if name in ("gamma", "gammaln", "erfinv") else None)
-    for name, values in DOMAINS.items()
+    Case(name, [array(DOMAINS[name], "float64")], skip=FINITE if name in ("gamma", "gammaln", "erfinv") else None)
+    for name in "sqrt rcbrt exp log10 log1p expm1 sin tan arcsin sinh arccosh gamma gammaln erf erfinv round".split()
 ]
 CASES += [Case(name, [array([[0, 1, -3], [2, 5, 4]], "int32")]) for name in INTEGERS]
 CASES += [
