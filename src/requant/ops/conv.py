@@ -14,13 +14,13 @@ from requant.ops.registry import Quant, Shape, known, op, product
 Layout = Literal["NCW", "NCHW", "NCDHW", "NWC", "NHWC", "NDHWC"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ConvolutionAttrs(Attrs):
     kernel: Ints
-    num_filter: int
     stride: Ints = ()
     dilate: Ints = ()
     pad: Ints = ()
+    num_filter: int
     num_group: int = 1
     workspace: int = 1024
     no_bias: bool = False
@@ -129,15 +129,15 @@ def convolution(g: Emit, a: ConvolutionAttrs, data: Value, weight: Value, bias: 
     return channels_to_back(g, out) if last else out
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeconvolutionAttrs(Attrs):
     kernel: Ints
-    num_filter: int
     stride: Ints = ()
     dilate: Ints = ()
     pad: Ints = ()
     adj: Ints = ()
     target_shape: Ints = ()
+    num_filter: int
     num_group: int = 1
     workspace: int = 512
     no_bias: bool = True

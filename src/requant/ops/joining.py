@@ -75,10 +75,10 @@ def np_concatenate(g: Emit, a: NumpyConcatenateAttrs, *data: Value) -> Value:
     return _join(g, a.axis, data)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StackAttrs(Attrs):
-    num_args: int
     axis: int = 0
+    num_args: int
 
 
 @op("stack", "_npi_stack", variadic="num_args", inputs=("arg",))

@@ -97,8 +97,12 @@ class Gemm2Attrs(Attrs):
 
 
 @dataclass(frozen=True)
-class GemmAttrs(Gemm2Attrs):
+class GemmAttrs(Attrs):
+    transpose_a: bool = False
+    transpose_b: bool = False
+    alpha: float = 1.0
     beta: float = 1.0
+    axis: int = -2
 
 
 def _times(g: Emit, x: Value, factor: float) -> Value:

@@ -36,19 +36,26 @@ class BatchNormV1Attrs(Attrs):
     output_mean_var: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SyncBatchNormAttrs(Attrs):
-    key: str
     eps: float = 1e-3
     momentum: float = 0.9
     fix_gamma: bool = True
     use_global_stats: bool = False
     output_mean_var: bool = False
     ndev: int = 1
+    key: str
 
 
 _STATS = ("gamma", "beta", "moving_mean", "moving_var")
 _STATS_INIT = {"moving_mean": '["zero", {}]', "moving_var": '["one", {}]'}
+
+
+def _bn_types(a: Attrs, types: Mapping[str, np.dtype | None]) -> dict[str, np.dtype]:
+    """The statistics of half precision data are kept in single precision."""
+    data = types["data"]
+    narrow = data is not None and data.itemsize < 4
+    return dict.fromkeys(_STATS, np.dtype(np.float32)) if narrow else {}
 
 
 def _bn_shapes(
@@ -97,6 +104,7 @@ def _normalize(
     aux=("moving_mean", "moving_var"),
     hidden_outputs=2,
     param_shapes=_bn_shapes,
+    param_types=_bn_types,
     default_init=_STATS_INIT,
 )
 @op(
@@ -108,6 +116,7 @@ def _normalize(
     aux=("moving_mean", "moving_var"),
     hidden_outputs=2,
     param_shapes=_bn_shapes,
+    param_types=_bn_types,
     default_init=_STATS_INIT,
 )
 @op(
@@ -121,6 +130,7 @@ def _normalize(
     aux=("moving_mean", "moving_var"),
     hidden_outputs=lambda a: 0 if a.output_mean_var else 2,
     param_shapes=_bn_shapes,
+    param_types=_bn_types,
     default_init=_STATS_INIT,
     quant=Quant.SUPPORT,
     quantized="_contrib_quantized_batch_norm",
@@ -155,6 +165,7 @@ def batch_norm(
     aux=("moving_mean", "moving_var"),
     hidden_outputs=lambda a: 1 if a.output_mean_var else 3,
     param_shapes=_bn_shapes,
+    param_types=_bn_types,
     default_init=_STATS_INIT,
 )
 def batch_norm_with_relu(
@@ -302,12 +313,12 @@ def l2_normalization(g: Emit, a: L2NormalizationAttrs, data: Value) -> Value:
     return g("Div", data, g("Sqrt", g("Add", total, a.eps)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LRNAttrs(Attrs):
-    nsize: int
     alpha: float = 1e-4
     beta: float = 0.75
     knorm: float = 2.0
+    nsize: int
 
 
 @op("LRN", "_npx_lrn", hidden_outputs=1, param_shapes=same_shape)

@@ -178,13 +178,13 @@ def bilinear_resize(g: Emit, a: BilinearResizeAttrs, data: Value, like: Value | 
 # -- upsampling ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class UpSamplingAttrs(Attrs):
     scale: int
-    sample_type: Literal["nearest", "bilinear"]
-    num_args: int = 1
     num_filter: int = 0
+    sample_type: Literal["nearest", "bilinear"]
     multi_input_mode: Literal["concat", "sum"] = "concat"
+    num_args: int = 1
     workspace: int = 512
 
 

@@ -175,12 +175,12 @@ def roll(g: Emit, a: RollAttrs, data: Value) -> Value:
     return labelled(g, data, have)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SliceAssignScalarAttrs(Attrs):
+    scalar: float = 0.0
     begin: OptInts
     end: OptInts
     step: OptInts = ()
-    scalar: float = 0.0
 
 
 def _places(g: Emit, data: Value, begin: OptInts, end: OptInts, step: OptInts) -> tuple[tuple[int, ...], np.ndarray]:

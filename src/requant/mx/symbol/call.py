@@ -15,9 +15,12 @@ from requant.symbol import tree
 
 
 def _text(value: object) -> str:
-    """An attribute as MXNet writes it: dtypes by name, all else by ``str``."""
+    """An attribute as MXNet's front end writes it: dtypes by name, all else by ``str``."""
     if isinstance(value, np.dtype):
         return str(value.name)
+    if isinstance(value, (list, tuple)):  # numpy numbers would show their type
+        plain = [v.item() if isinstance(v, np.generic) else v for v in value]
+        return str(plain if isinstance(value, list) else tuple(plain))
     return to_string(value)
 
 

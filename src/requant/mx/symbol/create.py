@@ -66,9 +66,11 @@ def Group(symbols: Sequence[tree.Symbol], create_fn: type[Symbol] = Symbol) -> S
     """One symbol with the outputs of all.
 
     Raises:
-        TypeError: something that is no symbol. GraphError: none at all.
+        TypeError: something that is no symbol, or none at all.
     """
     symbols = list(symbols)
+    if not symbols:
+        raise TypeError("a group needs at least one symbol")
     for value in symbols:
         if not isinstance(value, tree.Symbol):
             raise TypeError(f"a group is made of symbols, not {type(value).__name__}")

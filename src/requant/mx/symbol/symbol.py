@@ -103,9 +103,24 @@ class Symbol(tree.Symbol):
     def __hash__(self) -> int:
         return super().__hash__()
 
+    def __bool__(self) -> bool:
+        raise NotImplementedForSymbol("a symbol has no truth value", where=repr(self), next="it is an expression")
+
     def astype(self, dtype: object) -> Symbol:
         """The same values in another dtype."""
         return compose("Cast", self, hint="cast", dtype=as_dtype(dtype).name)
+
+    def squeeze(self, axis: int | Sequence[int] | None = None, inplace: bool = False, **kwargs: Any) -> Symbol:
+        """Dimensions of size 1 dropped; ``inplace`` means nothing to a symbol."""
+        return compose("squeeze", self, axis=str(axis), **kwargs)
+
+    def expand_dims(self, axis: int, inplace: bool = False, **kwargs: Any) -> Symbol:
+        """A dimension of size 1 inserted before ``axis``."""
+        return compose("expand_dims", self, axis=axis, **kwargs)
+
+    def flatten(self, inplace: bool = False, **kwargs: Any) -> Symbol:
+        """Shape (N, everything else)."""
+        return compose("Flatten", self, **kwargs)
 
     def as_nd_ndarray(self) -> Symbol:
         return self
@@ -259,9 +274,9 @@ def _unpickle(text: str) -> Symbol:
     return Symbol(symbol_file.loads(text).entries)
 
 
-def compose(name: str, *args: Symbol, hint: str | None = None, **kwargs: Any) -> Symbol:
-    """Apply the operator of that name or alias; the node is named after it."""
-    return Symbol(tree.compose(registry.get(name), args, kwargs, hint=hint or name).entries)
+def compose(op: str, *args: Symbol, hint: str | None = None, name: str | None = None, **kwargs: Any) -> Symbol:
+    """Apply the operator of that name or alias; the node is named after it, if it is given no name."""
+    return Symbol(tree.compose(registry.get(op), args, kwargs, name=name, hint=hint or op).entries)
 
 
 def operate(two: str, scalar: str, lhs: Symbol, rhs: Any) -> Symbol:

@@ -1,0 +1,45 @@
+"""Every operator is called as in MXNet 1.9.1: same names, same inputs, same attributes in the same order."""
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+from requant.mx import generate, nd
+from requant.mx import symbol as sym
+from requant.ops import registry
+
+WANTED: dict[str, list] = json.loads((Path(__file__).parent / "data" / "calls.json").read_text())
+#: Registered names that MXNet 1.9.1 has too.
+SHARED = [n for op in registry.all_ops() for n in (op.name, *op.aliases) if n in WANTED]
+CANONICAL = sorted({WANTED[n][0] for n in SHARED})
+#: MXNet does not list the auxiliary states that these have.
+UNLISTED = {"BatchNorm_v1"}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_attributes_stand_in_mxnets_order(name: str) -> None:
+    canonical, inputs, variadic, attributes = WANTED[name]
+    op = registry.get(name)
+    spelling = generate.spell(op, name)
+    mine = [a for a in spelling.attributes if a in attributes]
+    theirs = [a for a in attributes if a in spelling.attributes]
+    assert mine == theirs
+    if not spelling.variadic and name not in UNLISTED:
+        assert list(spelling.inputs) == inputs
+
+
+@pytest.mark.parametrize("canonical", CANONICAL)
+def test_aliases_lead_to_the_same_operator(canonical: str) -> None:
+    names = [n for n in SHARED if WANTED[n][0] == canonical]
+    assert len({registry.get(n).name for n in names}) == 1
+
+
+def test_functions_show_their_arguments() -> None:
+    for space in (nd, sym):
+        shown = inspect.signature(space.Convolution)
+        assert list(shown.parameters)[:5] == ["data", "weight", "bias", "kernel", "num_filter"]
+        assert shown.parameters["num_group"].default == 1
+        assert shown.parameters["kernel"].default is generate.REQUIRED
+        assert "num_group: int, default 1" in space.Convolution.__doc__
