@@ -22,6 +22,7 @@ from requant.passes.pad import FoldPad
 from requant.passes.rewrite import forget_names
 from requant.passes.scale import FoldScale
 from requant.passes.shapes import FoldShapeArithmetic
+from requant.passes.stride import PullStrides
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ SIMPLIFY: tuple[ir.passes.InPlacePass, ...] = (
     MatMulToGemm(),
     FoldBatchNorm(),
     FoldScale(),
+    PullStrides(),
     common.RemoveUnusedNodesPass(),
 )
 _ROUNDS = 6
@@ -86,6 +88,7 @@ __all__ = [
     "MatMulToGemm",
     "MergeClips",
     "PlainGemm",
+    "PullStrides",
     "RemoveNoOps",
     "UpgradeOpset",
     "optimize",

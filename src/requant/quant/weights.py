@@ -55,9 +55,9 @@ def room_for_bias(node: ir.Node, params: QuantParams, activation: QuantParams, b
     """Weight parameters under which the bias fits into int32.
 
     A bias is stored in units of activation scale × weight scale. A channel with tiny weights (a dead one, mostly) and
-    an ordinary bias would overflow that. Its weight scale then grows until the bias takes `BIAS_LIMIT` units. This costs
-    nothing that shows: each weight is wrong by half its scale at most, so the output by K × 255 × scale / 2, which
-    for K = 5000 products is 6e-4 of the bias, where one int8 step of the output is 4e-3 of it or more.
+    an ordinary bias would overflow that. Its weight scale then grows until the bias takes `BIAS_LIMIT` units. Nothing
+    of that shows: each weight is wrong by half its scale at most, so the output by K × 255 × scale / 2, which for
+    K = 5000 products is 6e-4 of the bias, where one int8 step of the output is 4e-3 of it or more.
 
     Args:
         params: of the weight; per channel or per tensor.
