@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from requant import mx
+from requant.errors import ShapeError
+from requant.symbol.infer import infer_shape
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -69,3 +71,20 @@ def test_json_reads_back(case: Composed) -> None:
     """MXNet's text, read and written again, is the same text."""
     text = RECORDED[case.name]["tojson"]
     assert mx.sym.load_json(text).tojson() == text
+
+
+def test_composing_by_position() -> None:
+    """MXNet composes by keyword alone; by position the variables are taken in order."""
+    a, b = mx.sym.var("a"), mx.sym.var("b")
+    product = (a * b)(mx.sym.var("x") + 1, mx.sym.var("y"))
+    assert product.list_arguments() == ["x", "y"]
+
+
+def test_inference_names_what_is_missing() -> None:
+    net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="fc")
+    with pytest.raises(ShapeError, match="data, fc_weight"):
+        infer_shape(net, {})
+    with pytest.raises(ShapeError, match="contradict"):
+        infer_shape(net, {"data": (0, 3), "fc_weight": (3, 4)})
+    with pytest.raises(ShapeError, match="too few dimensions"):
+        mx.sym.BatchNorm(mx.sym.var("data")).infer_shape(data=(3,))

@@ -42,10 +42,13 @@ def cast(g: Emit, a: CastAttrs, data: Value) -> Value:
     return g.cast(data, target)
 
 
+_LOW = {FLOAT16, BFLOAT16}
+
+
 @op("amp_cast", param_shapes=same_shape)
 def amp_cast(g: Emit, a: CastAttrs, data: Value) -> Value:
-    """A cast between float types; integers pass unchanged."""
-    return g.cast(data, named(g, a.dtype)) if ew.is_float(g.dtype(data)) else data
+    """A cast between float types of single and half precision; other dtypes pass unchanged."""
+    return g.cast(data, named(g, a.dtype)) if g.dtype(data) in _LOW | {FLOAT32} else data
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,6 @@ class AmpMulticastAttrs(Attrs):
 
 def _outputs(a: AmpMulticastAttrs) -> tuple[str, ...]:
     return tuple(f"output{i}" for i in range(a.num_outputs))
-
-
-_LOW = {FLOAT16, BFLOAT16}
 
 
 @op("amp_multicast", inputs=("data",), variadic="num_outputs", outputs=_outputs)

@@ -50,19 +50,29 @@ def _embedding_shapes(a: EmbeddingAttrs, shapes: Mapping[str, Shape | None]) -> 
     return {"weight": (a.input_dim, a.output_dim)}
 
 
+def _embedding_types(a: EmbeddingAttrs, types: Mapping[str, np.dtype | None]) -> dict[str, np.dtype]:
+    return {"weight": as_dtype(a.dtype)}
+
+
 @op(
     "Embedding",
     "_npx_embedding",
     "_sparse_Embedding",
     inputs=("data", "weight"),
     param_shapes=_embedding_shapes,
+    param_types=_embedding_types,
 )
 def embedding(g: Emit, a: EmbeddingAttrs, data: Value, weight: Value) -> Value:
     """Rows of weight (input_dim, output_dim) by index; indices out of range are clipped. data of any shape."""
     return g("Gather", weight, _bounded(g, integers(g, data), weight, 0, "clip"), axis=0)
 
 
-@op("_contrib_SparseEmbedding", inputs=("data", "weight"), param_shapes=_embedding_shapes)
+@op(
+    "_contrib_SparseEmbedding",
+    inputs=("data", "weight"),
+    param_shapes=_embedding_shapes,
+    param_types=_embedding_types,
+)
 def sparse_embedding(g: Emit, a: EmbeddingAttrs, data: Value, weight: Value) -> Value:
     """Embedding whose gradient is sparse; at inference it is the same."""
     return g("Gather", weight, _bounded(g, integers(g, data), weight, 0, "clip"), axis=0)

@@ -27,6 +27,8 @@ Shape = tuple[int, ...]
 #: Input shapes by input name (and the first output's, as ``output``) -> the shapes of inputs that follow from them:
 #: mostly those of parameters, but data may follow from a weight as well.
 ShapeRule = Callable[[Any, Mapping[str, Shape | None]], Mapping[str, Shape]]
+#: Input dtypes by input name -> the dtypes of inputs that are not the first known input's.
+TypeRule = Callable[[Any, Mapping[str, "np.dtype | None"]], Mapping[str, np.dtype]]
 Names = tuple[str, ...] | Callable[[Any], tuple[str, ...]]
 
 
@@ -56,6 +58,7 @@ class OpDef:
         hidden_outputs: number of outputs that the op has besides the visible ones (BatchNorm: mean and var), or a
             function of the attributes that gives it.
         param_shapes: gives the shapes of parameters from the known input shapes.
+        param_types: gives the dtypes of inputs whose dtype is not that of the others.
         default_init: attributes that MXNet puts on the variables it creates (``{"moving_var": '["one", {}]'}``).
         quant, quantized: quantization trait, and the name of the int8 counterpart.
         aliases: other names under which the op is found.
@@ -74,6 +77,7 @@ class OpDef:
     labels: tuple[str, ...] = ()
     hidden_outputs: int | Callable[[Any], int] = 0
     param_shapes: ShapeRule | None = None
+    param_types: TypeRule | None = None
     default_init: Mapping[str, str] = field(default_factory=dict)
     quant: Quant = Quant.NONE
     quantized: str | None = None

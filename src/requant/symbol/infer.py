@@ -13,7 +13,7 @@ import numpy as np
 
 from requant.attrs import Attrs, items
 from requant.dtypes import as_dtype, from_code
-from requant.errors import DTypeError, InputError, ShapeError, nearest
+from requant.errors import AttributeValueError, DTypeError, InputError, ShapeError, nearest
 from requant.ops.emit import Emit, NeedsShape, Value
 from requant.ops.registry import OpDef, Shape
 from requant.symbol.tree import Node, Symbol
@@ -176,18 +176,32 @@ def _full(shape: Shape | None) -> bool:
     return shape is not None and all(shape)
 
 
+def _follow(node: Node, have: Mapping[str, Shape | None]) -> Mapping[str, Shape]:
+    """The shapes that the operator's rule derives. Raises ShapeError where a shape has too few dimensions for it."""
+    assert node.op is not None
+    if node.op.param_shapes is None:
+        return {}
+    try:
+        return node.op.param_shapes(node.parsed, have)
+    except IndexError:
+        raise ShapeError(
+            "an input has too few dimensions",
+            where=f"node {node.name!r} ({node.op.name})",
+            got=", ".join(f"{n}: {s}" for n, s in have.items() if s is not None),
+        ) from None
+
+
 def _apply_rule(node: Node, found: Inferred) -> bool:
     """Let the operator's rule fill in shapes of its inputs (parameters, mostly)."""
     assert node.op is not None
-    rule = node.op.param_shapes
-    if rule is None:
+    if node.op.param_shapes is None:
         return False
     have = {name: found.shape(n, i) for name, (n, i) in zip(node.input_names, node.inputs)}
     if all(_full(s) for s in have.values()):
         return False
     have["output"] = found.shape(node, 0)
     changed = False
-    for name, shape in rule(node.parsed, have).items():
+    for name, shape in _follow(node, have).items():
         if name not in node.input_names:
             continue
         source, index = node.inputs[node.input_names.index(name)]
@@ -226,6 +240,31 @@ def infer_shape(
     return args, outs, auxs
 
 
+#: Ranks tried for inputs of unknown shape, where only dtypes are asked for.
+_RANKS = (4, 2, 3, 5, 1)
+#: A size that kernels fit into and many numbers divide, from which rules tell the ranks of parameters.
+_SOME_SIZE = 840
+
+
+def _output_types(node: Node, dtypes: list[np.dtype], first: np.dtype) -> list[np.dtype]:
+    """Dtypes of a node's outputs, read off its lowering for inputs of some rank that it takes."""
+    assert node.op is not None
+    for rank in _RANKS:
+        have: dict[str, Shape | None] = dict.fromkeys([*node.input_names, "output"])
+        have.update(dict.fromkeys(node.input_names[:1], (_SOME_SIZE,) * rank))
+        try:
+            told = _follow(node, have)
+            ranks = [len(told.get(n) or have[n] or (0,) * rank) for n in node.input_names]
+            _, found = output_shapes(node, [(0,) * r for r in ranks], dtypes)
+        except (ShapeError, AttributeValueError, DTypeError):
+            continue
+        if all(t is not None for t in found):
+            return [t for t in found if t is not None]
+    attr = getattr(node.parsed, "dtype", None)
+    out = first if attr is None else as_dtype(attr, where=f"node {node.name!r} ({node.op.name})")
+    return [out] * len(node.op.output_names(node.parsed))
+
+
 def infer_type(symbol: Symbol, dtypes: Mapping[str, object]) -> tuple[list[np.dtype], list[np.dtype], list[np.dtype]]:
     """Dtypes of arguments, outputs and auxiliary states, from the dtypes of some arguments.
 
@@ -242,16 +281,12 @@ def infer_type(symbol: Symbol, dtypes: Mapping[str, object]) -> tuple[list[np.dt
             continue
         assert node.op is not None
         first = next((types[id(n), i] for n, i in node.inputs if (id(n), i) in types), np.dtype(np.float32))
-        for n, i in node.inputs:
-            types.setdefault((id(n), i), first)
-        out = first
-        attr = getattr(node.parsed, "dtype", None)
-        if attr is not None:
-            try:
-                out = as_dtype(attr)
-            except DTypeError:
-                out = first
-        for i in range(len(node.op.output_names(node.parsed))):
+        rule = node.op.param_types
+        have = {name: types.get((id(n), i)) for name, (n, i) in zip(node.input_names, node.inputs)}
+        told = rule(node.parsed, have) if rule is not None else {}
+        for name, (n, i) in zip(node.input_names, node.inputs):
+            types.setdefault((id(n), i), told.get(name, first))
+        for i, out in enumerate(_output_types(node, [types[id(n), i] for n, i in node.inputs], first)):
             types[id(node), i] = out
     aux = symbol._auxiliary
     fallback = np.dtype(np.float32)
