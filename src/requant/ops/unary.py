@@ -88,6 +88,7 @@ def negative(g: Emit, x: Value) -> Value:
     return g("Neg", x)
 
 
+@unary("_contrib_sign_ste", "_sparse__contrib_sign_ste", integers=True)
 @unary("sign", "_npi_sign", "_sparse_sign", integers=True)
 def sign(g: Emit, x: Value) -> Value:
     """-1, 0 or 1."""
@@ -155,6 +156,7 @@ def rint(g: Emit, x: Value) -> Value:
     return g("Add", low, g.cast(g("Greater", g("Sub", x, low), 0.5), g.dtype(x)))
 
 
+@unary("_contrib_round_ste", "_sparse__contrib_round_ste", integers=True)
 @unary("round", "_sparse_round", integers=True)
 def round_(g: Emit, x: Value) -> Value:
     """The nearest integer; of two equally near ones the one further from zero."""

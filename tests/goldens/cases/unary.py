@@ -107,6 +107,8 @@ CASES += [
     Case("_npi_around", [array(ANY)]),
     Case("_npi_around", [array([[1.256, -1.253, 0.004], [12.5, -37.5, 151.0]])], {"decimals": 2}),
     Case("_npi_around", [array([[12.5, -37.5, 151.0]])], {"decimals": -1}),
+    Case("_contrib_round_ste", [array(ANY)]),
+    Case("_contrib_sign_ste", [array(ANY)]),
     Case("abs", [In(2, 3, 4, 5)], note="rank 4"),
     Case("abs", [In(1)], note="rank 1"),
 ]
