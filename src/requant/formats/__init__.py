@@ -1,1 +1,1 @@
-"""formats."""
+"""Bytes to records, arrays and models, and back: symbol JSON, ``.params``, RecordIO, ONNX, packed archives."""
