@@ -471,8 +471,8 @@ bool(a)
 a == None
 a + np.ones(2)
 a.asnumpy()
-with_scope = mx.AttrScope(__color__='red'); with_scope.__enter__(); s = sym.relu(sym.var('y')); with_scope.__exit__(None, None, None); s
-p = mx.name.Prefix('net_'); p.__enter__(); s = sym.relu(a); p.__exit__(None, None, None); s.name
+inside(mx.AttrScope(__color__='red'), lambda: sym.relu(sym.var('y')))
+inside(mx.name.Prefix('net_'), lambda: sym.FullyConnected(a, num_hidden=1))
 (a + b).eval(a=nd.ones((1,)), b=nd.ones((1,)))
 """
 
@@ -487,8 +487,8 @@ e = NET.simple_bind(mx.cpu(), a=(2, 3)); e.forward(b=nd.ones((4, 3)))
 e = NET.simple_bind(mx.cpu(), a=(2, 3)); e.copy_params_from({'x': nd.ones((1,))})
 e = NET.simple_bind(mx.cpu(), a=(2, 3)); e.copy_params_from({'fc_bias': nd.ones((3,))})
 e = NET.simple_bind(mx.cpu(), a=(2, 3)); fill(e); e.reshape(a=(1, 3), partial_shaping=True).forward(a=A[:1])
-seen = []; e = NET.simple_bind(mx.cpu(), a=(2, 3)); e.set_monitor_callback(lambda n, x: seen.append(text(n))); e.forward(); seen
-seen = []; e = sym.FullyConnected(sym.FullyConnected(a, num_hidden=2), num_hidden=1).simple_bind(mx.cpu(), a=(2, 3)); e.set_monitor_callback(lambda n, x: seen.append(text(n)), monitor_all=True); e.forward(); seen
+watched(NET)
+watched(sym.FullyConnected(sym.FullyConnected(a, num_hidden=2), num_hidden=1), monitor_all=True)
 FC.bind(mx.cpu(), {'a': nd.ones((1, 2))})
 FC.bind(mx.cpu(), [nd.ones((1, 2))])
 FC.bind(mx.cpu(), {'a': A, 'fc_weight': nd.ones((2, 3)), 'fc_bias': nd.array([1, 2])}).forward()
@@ -508,7 +508,8 @@ o = ready(M()); o.forward(mx.io.DataBatch([A])); o.get_outputs()
 o = ready(M()); o.forward(mx.io.DataBatch([A])); o.get_outputs()[0].shape
 o = ready(M()); o.get_params()[0]['fc_bias']
 o = ready(M()); o.set_params({'fc_weight': nd.zeros((2, 3))}, {})
-o = ready(M()); o.set_params({'fc_weight': nd.zeros((2, 3)), 'fc_bias': nd.zeros((2,)), 'zz': nd.zeros((1,))}, {}, allow_extra=True); o.predict(IT())
+o = ready(M()); o.set_params(dict(ZEROS, zz=nd.zeros((1,))), {}, allow_extra=True); o.predict(IT())
+o = ready(M()); o.set_params(dict(ZEROS), {}); o.predict(IT())
 o = ready(M()); o.predict(IT())
 o = ready(M()); o.predict(IT(), num_batch=1).shape
 o = ready(M()); o.predict(IT(), always_output_list=True)
@@ -531,12 +532,12 @@ rounds('roll_over', 2)
 rounds('roll_over', 3)
 rounds('roll_over', 4)
 rounds('pad', 7)
-np.random.seed(0); it = mx.io.NDArrayIter(np.arange(5), batch_size=2, shuffle=True); [x.data[0].asnumpy().tolist() for x in it]
+np.random.seed(0); it = mx.io.NDArrayIter(np.arange(5), batch_size=2, shuffle=True); batches(it)
 mx.io.NDArrayIter([np.arange(4), np.arange(4)], batch_size=2).provide_data
 mx.io.NDArrayIter(np.arange(4, dtype='uint8'), batch_size=2).next().data[0].dtype
-it = mx.io.ResizeIter(mx.io.NDArrayIter(np.arange(4), batch_size=2), 3); [x.data[0].asnumpy().tolist() for x in it]
-it = mx.io.PrefetchingIter(mx.io.NDArrayIter(np.arange(4), batch_size=2)); [x.data[0].asnumpy().tolist() for x in it]
-it = mx.io.PrefetchingIter(mx.io.NDArrayIter(np.arange(4), batch_size=2)); it.next(); it.reset(); [x.data[0].asnumpy().tolist() for x in it]
+it = mx.io.ResizeIter(mx.io.NDArrayIter(np.arange(4), batch_size=2), 3); batches(it)
+it = mx.io.PrefetchingIter(mx.io.NDArrayIter(np.arange(4), batch_size=2)); batches(it)
+it = mx.io.PrefetchingIter(mx.io.NDArrayIter(np.arange(4), batch_size=2)); it.next(); it.reset(); batches(it)
 metric('acc')
 metric('ce')
 metric('nll_loss')
@@ -595,6 +596,17 @@ def _names(mx):
             it.reset()
         return found
 
+    def watched(symbol, monitor_all=False):
+        seen = []
+        executor = symbol.simple_bind(mx.cpu(), a=(2, 3))
+        executor.set_monitor_callback(lambda name, x: seen.append(name), monitor_all=monitor_all)
+        executor.forward()
+        return [n.decode() if isinstance(n, bytes) else n for n in seen]
+
+    def inside(manager, make):
+        with manager:
+            return make()
+
     def metric(name, label=None, pred=None, **kwargs):
         made = mx.metric.create(name, **kwargs)
         label = nd.array([1, 1, 0] if label is None else label)
@@ -620,7 +632,10 @@ def _names(mx):
         "ready": ready,
         "rounds": rounds,
         "metric": metric,
-        "text": lambda name: name.decode() if isinstance(name, bytes) else name,
+        "watched": watched,
+        "inside": inside,
+        "ZEROS": {"fc_weight": nd.zeros((2, 3)), "fc_bias": nd.zeros((2,))},
+        "batches": lambda it: [x.data[0].asnumpy().tolist() for x in it],
     }
 
 
@@ -659,5 +674,5 @@ def answer(mx, line):
             exec(compile(ast.Module(body[:-1], []), "case", "exec"), scope)
             return show(eval(compile(ast.Expression(body[-1].value), "case", "eval"), scope), mx)
         except Exception as fault:
-            kind = [c.__name__ for c in type(fault).__mro__ if c.__module__ == "builtins"][0]
+            kind = next(c.__name__ for c in type(fault).__mro__ if c.__module__ == "builtins")
             return ["error", kind, isinstance(fault, mx.MXNetError)]

@@ -20,7 +20,7 @@ UNLISTED = {"BatchNorm_v1"}
 
 @pytest.mark.parametrize("name", SHARED)
 def test_attributes_stand_in_mxnets_order(name: str) -> None:
-    canonical, inputs, variadic, attributes = WANTED[name]
+    _, inputs, _, attributes = WANTED[name]
     op = registry.get(name)
     spelling = generate.spell(op, name)
     mine = [a for a in spelling.attributes if a in attributes]
@@ -39,7 +39,7 @@ def test_aliases_lead_to_the_same_operator(canonical: str) -> None:
 def test_functions_show_their_arguments() -> None:
     for space in (nd, sym):
         shown = inspect.signature(space.Convolution)
-        assert list(shown.parameters)[:5] == ["data", "weight", "bias", "kernel", "num_filter"]
+        assert list(shown.parameters)[:5] == ["data", "weight", "bias", "kernel", "stride"]
         assert shown.parameters["num_group"].default == 1
         assert shown.parameters["kernel"].default is generate.REQUIRED
         assert "num_group: int, default 1" in space.Convolution.__doc__
