@@ -332,14 +332,20 @@ class Histogram:
         outliers = np.sort(np.abs(self.outliers)).astype(np.float64)
         return np.concatenate([edges, outliers]), np.concatenate([folded[occupied], np.ones(len(outliers), np.int64)])
 
-    def points(self) -> tuple[F64, Counts]:
-        """Ascending values and how many there are of each: cell centres (0 for cell 0) and the outliers."""
-        occupied = np.flatnonzero(self.cells)
-        keys = self.first + occupied
-        centres = (keys + 0.5 * np.sign(keys)) * math.ldexp(1.0, self.exponent)
+    def points(self, octaves: int = BODY_BITS) -> tuple[F64, Counts]:
+        """Ascending values and how many there are of each: cell centres (0 for cell 0) and the outliers.
+
+        Args:
+            octaves: fewer than `BODY_BITS` merges cells: 12 leaves a quarter as many.
+        """
+        steps = max(BODY_BITS - octaves, 0)
+        first, cells = _coarser(self.first, self.cells, steps)
+        occupied = np.flatnonzero(cells)
+        keys = first + occupied
+        centres = (keys + 0.5 * np.sign(keys)) * math.ldexp(1.0, self.exponent + steps)
         centres = np.clip(centres, *self.range)
         values = np.concatenate([centres, self.outliers.astype(np.float64)])
-        numbers = np.concatenate([self.cells[occupied], np.ones(len(self.outliers), np.int64)])
+        numbers = np.concatenate([cells[occupied], np.ones(len(self.outliers), np.int64)])
         order = np.argsort(values, kind="stable")
         return values[order], numbers[order]
 

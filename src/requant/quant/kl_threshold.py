@@ -148,8 +148,12 @@ def _smoothing(zeros: int, nonzeros: int) -> np.float32 | None:
     return None if pays >= 1.0 else pays
 
 
-def _sequential(values: F32Array) -> np.float32:
+def _sequential(values: F32Array, begin: np.float32 | None = None) -> np.float32:
     """The float32 sum of ``values`` in order, rounded after each addition (numpy's ``sum`` adds pairwise)."""
+    if begin is None:
+        return F32(np.add.accumulate(values)[-1])
+    values = values.copy()
+    values[0] += begin
     return F32(np.add.accumulate(values)[-1])
 
 
@@ -163,6 +167,8 @@ class _Float32Steps:
         self.right = _prefix(self.counts)
         self.sums_are_exact = int(self.right[-1]) < 2**24
         self.nothing_but_zeros = self.counts[len(hist) // 2] == self.right[-1]
+        self.first_nonzero = int(np.argmax(hist != 0))
+        self.epsilons = np.add.accumulate(np.full(len(hist), EPSILON))
 
     def _ends(self, a: int, b: int) -> tuple[np.float32, np.float32]:
         if self.sums_are_exact:
@@ -174,26 +180,33 @@ class _Float32Steps:
         middle, half = len(self.hist) // 2, int(self.half[candidate])
         a, b = middle - half, middle + half + 1
         length, width = b - a, (b - a) // self.quantized_bins
-        split = self.quantized_bins * width
+        # Merged bins that are empty from the left on (half of all, behind ReLU) hold EPSILON in p and q.
+        skipped = min(max(self.first_nonzero - a, 0) // width, self.quantized_bins - 1)
+        bins, lead = self.quantized_bins - skipped, skipped * width
+        a += lead
+        split = bins * width
         starts = np.arange(0, split, width)
-        spread = np.full(self.quantized_bins, width)
-        spread[-1] += length - split
+        spread = np.full(bins, width)
+        spread[-1] += b - a - split
 
         # The counts of each merged bin, without the window's first one, over its non-zero bins.
         merged = self.counts[a:b].copy()
-        merged[0] = 0
+        if not lead:
+            merged[0] = 0
         held = np.add.reduceat(merged[:split], starts).astype(np.float32)
         held[-1] += F32(merged[split:].sum())
         occupied = np.add.reduceat(merged != 0, starts, dtype=np.int64).astype(np.float32)
         average = np.divide(held, occupied, out=np.zeros_like(held), where=occupied > 0)
 
         p = self.hist[a:b].copy()
-        p[0], p[-1] = self._ends(a, b)
+        first, p[-1] = self._ends(a, b)
+        if not lead:
+            p[0] = first
         empty = np.flatnonzero(p == 0)
-        pays_p = _smoothing(len(empty), length - len(empty))
+        pays_p = _smoothing(lead + len(empty), b - a - len(empty))
         no_level = np.repeat(average == 0, spread)
         no_level[empty] = True
-        zeros_q = int(np.count_nonzero(no_level))
+        zeros_q = lead + int(np.count_nonzero(no_level))
         pays_q = _smoothing(zeros_q, length - zeros_q)
         if pays_p is None or pays_q is None:
             return float("inf")
@@ -201,10 +214,16 @@ class _Float32Steps:
         p[empty] = EPSILON
         q = np.repeat(np.where(average == 0, EPSILON, average - pays_q), spread)
         q[empty] = EPSILON
-        p /= _sequential(p)
-        q /= _sequential(q)
-        logarithm = np.log((p / q).astype(np.float64)).astype(np.float32)
-        return float(_sequential(p * logarithm))
+        begin = self.epsilons[lead - 1] if lead else None
+        sum_p, sum_q = _sequential(p, begin), _sequential(q, begin)
+        p /= sum_p
+        q /= sum_q
+        terms = p * np.log((p / q).astype(np.float64)).astype(np.float32)
+        if lead:
+            empty_p, empty_q = EPSILON / sum_p, EPSILON / sum_q
+            term = empty_p * F32(np.log(np.float64(empty_p / empty_q)))
+            return float(_sequential(terms, _sequential(np.full(lead, term, np.float32))))
+        return float(_sequential(terms))
 
 
 # --- screening in float64 -------------------------------------------------------------------------------------------
