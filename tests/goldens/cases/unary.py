@@ -37,6 +37,7 @@ DOMAINS = {
     "arctan": ANY,
     "sinh": ANY,
     "cosh": ANY,
+    "tanh": ANY,
     "arcsinh": ANY,
     "arccosh": ABOVE_ONE,
     "arctanh": BELOW_ONE,
@@ -51,7 +52,7 @@ DOMAINS = {
     "logical_not": ANY,
 }
 # Names of MXNet's numpy operators that are aliases here.
-NUMPY = ("absolute negative sign sqrt square exp log log1p sin arctan reciprocal floor ceil trunc rint").split()
+NUMPY = ("absolute negative sign sqrt square exp log log1p sin tanh arctan reciprocal floor ceil trunc rint").split()
 # Integers at which the function is an integer, or far from one: truncation must not hang on the last bit.
 INTEGERS = ("abs sign rint round trunc square exp cos arctan sinh degrees negative logical_not tan").split()
 INFINITE = [[float("inf"), float("-inf"), float("nan")], [0.0, 1.0, -2.5]]
@@ -73,11 +74,11 @@ CASES += [
     Case(name, [array(values, "float16")], **HALF)
     for name, values in DOMAINS.items()
     if name
-    in "abs sign rint round cbrt rcbrt exp log log1p expm1 tan gamma gammaln erf erfinv degrees negative".split()
+    in "abs sign rint round cbrt rcbrt exp log log1p expm1 tan tanh gamma gammaln erf erfinv degrees negative".split()
 ]
 CASES += [
     Case(name, [array(DOMAINS[name], "float64")], skip=FINITE if name in ("gamma", "gammaln", "erfinv") else None)
-    for name in "sqrt rcbrt exp log10 log1p expm1 sin tan arcsin sinh arccosh gamma gammaln erf erfinv round".split()
+    for name in "sqrt rcbrt exp log10 log1p expm1 sin tan tanh arcsin sinh arccosh gamma gammaln erf erfinv round".split()
 ]
 CASES += [Case(name, [array([[0, 1, -3], [2, 5, 4]], "int32")]) for name in INTEGERS]
 CASES += [
