@@ -78,7 +78,7 @@ CASES += [
 ]
 CASES += [
     Case(name, [array(DOMAINS[name], "float64")], skip=FINITE if name in ("gamma", "gammaln", "erfinv") else None)
-    for name in "sqrt rcbrt exp log10 log1p expm1 sin tan tanh arcsin sinh arccosh gamma gammaln erf erfinv round".split()
+    for name in "sqrt rcbrt log10 log1p expm1 sin tan tanh arcsin sinh arccosh gamma gammaln erf erfinv round".split()
 ]
 CASES += [Case(name, [array([[0, 1, -3], [2, 5, 4]], "int32")]) for name in INTEGERS]
 CASES += [
