@@ -32,7 +32,8 @@ def ops_page() -> str:
         "# Operators",
         "",
         f"{len(ops)} operators, {sum(counts.values())} recorded cases. Each lowers to ONNX in one place,",
-        "`ops/<family>.py`, and is checked against MXNet 1.9.1 on ONNX Runtime and on OpenVINO. This page is generated from the registry.",
+        "`ops/<family>.py`, and is checked against MXNet 1.9.1 on ONNX Runtime and on OpenVINO.",
+        "This page is generated from the registry.",
     ]
     for family in sorted({o.family for o in ops}):
         lines += [

@@ -17,7 +17,7 @@ from requant.dtypes import as_dtype
 from requant.errors import InputError, ParameterError, nearest
 from requant.ops.emit import OPSET, Emit, Value
 from requant.ops.registry import Shape
-from requant.symbol.infer import Inferred, call_lowering, infer
+from requant.symbol.infer import call_lowering, declaration, infer
 from requant.symbol.tree import Entry, Node, Symbol
 
 log = logging.getLogger(__name__)
@@ -89,8 +89,8 @@ def free_inputs(symbol: Symbol, params: Mapping[str, object]) -> list[str]:
 
 def input_dims(
     symbol: Symbol, params: Mapping[str, np.ndarray], given: Mapping[str, Dims]
-) -> tuple[dict[str, list[int | str | None]], Inferred]:
-    """Dimensions of every free input: as given, else declared in the file, else told by the parameters.
+) -> tuple[dict[str, list[int | str | None]], dict[str, np.dtype]]:
+    """Dimensions and dtypes of free inputs: as given, else declared in the file, else told by the parameters.
 
     Raises:
         InputError: a given name is not a free input (the message lists them), or a rank cannot be told.
@@ -101,12 +101,17 @@ def input_dims(
             raise InputError(
                 "no free input of that name", got=name, expected=f"one of {free}", next=nearest(name, free)
             )
-    shapes: dict[str, Shape] = {n: tuple(p.shape) for n, p in params.items() if n in set(symbol.list_inputs())}
+    result: dict[str, list[int | str | None]] = {}
+    if len(given) == len(free):  # nothing to find out; the lowering itself finds what does not fit
+        declared = {n.name: declaration(n)[1] for n in symbol.variables()}
+        result = {name: [_dim(name, i, d) for i, d in enumerate(given[name])] for name in free}
+        return result, {n: t for n, t in declared.items() if t is not None}
+    variables = set(symbol.list_inputs())
+    shapes: dict[str, Shape] = {n: tuple(p.shape) for n, p in params.items() if n in variables}
     for name, dims in given.items():
         shapes[name] = tuple(d if isinstance(d, int) and d > 0 else 0 for d in dims)
     found = infer(symbol, shapes, partial=True, declared=True)
     by_name = {n.name: found.shape(n) for n in symbol.variables()}
-    result: dict[str, list[int | str | None]] = {}
     for name in free:
         known = by_name.get(name)
         if name in given:
@@ -122,7 +127,7 @@ def input_dims(
                 expected="a shape for each free input: " + ", ".join(free),
                 next=f"give shapes={{{name!r}: (1, 3, 224, 224)}} or --shape {name}=1,3,224,224, with the true numbers",
             )
-    return result, found
+    return result, {n.name: t for n in symbol.variables() if (t := found.dtype(n)) is not None}
 
 
 def _dim(name: str, axis: int, d: int | str | None) -> int | str:
@@ -152,7 +157,7 @@ def to_onnx(
         InputError, ParameterError, ShapeError, UnknownOperatorError: each names the node or input at fault.
         NeedsShape: some operator needs a dimension that was left open.
     """
-    dims, found = input_dims(symbol, params, shapes or {})
+    dims, known = input_dims(symbol, params, shapes or {})
     nodes, cuts = needed_nodes(symbol)
     for cut in cuts:
         log.info("cut %s: %s (%s) needs it in training alone", cut.variable, cut.node, cut.op)
@@ -168,7 +173,7 @@ def to_onnx(
             if node.name in params:
                 by_name[node.name] = g.parameter(node.name, np.asarray(params[node.name]))
             else:
-                dtype = (dtypes or {}).get(node.name) or found.dtype(node) or np.dtype(np.float32)
+                dtype = (dtypes or {}).get(node.name) or known.get(node.name) or np.dtype(np.float32)
                 by_name[node.name] = inputs[node.name] = g.input(node.name, dims[node.name], as_dtype(dtype))
         values[id(node), 0] = by_name[node.name]
     outputs = _outputs(g, symbol, values)

@@ -69,7 +69,9 @@ def merge(a: Shape | None, b: Shape | None, where: object = None) -> Shape | Non
     return tuple(x or y for x, y in zip(a, b))
 
 
-def _declared(node: Node, where: str) -> tuple[Shape | None, np.dtype | None]:
+def declaration(node: Node) -> tuple[Shape | None, np.dtype | None]:
+    """Shape and dtype that a variable's ``__shape__`` and ``__dtype__`` attributes state; None where they do not."""
+    where = f"variable {node.name!r}"
     shape = node.attrs.get("__shape__")
     code = node.attrs.get("__dtype__")
     dims = None if shape in (None, "None") else tuple(max(0, int(str(d).rstrip("L"))) for d in items(shape))
@@ -129,7 +131,7 @@ def infer(
     found = Inferred({}, {})
     for node in symbol.nodes:
         if node.is_variable:
-            dims, dtype = _declared(node, node.name) if declared else (None, None)
+            dims, dtype = declaration(node) if declared else (None, None)
             given = shapes.get(node.name)
             shape = given if given is not None and all(given) else merge(given, dims, f"variable {node.name!r}")
             if shape is not None:
@@ -276,7 +278,7 @@ def infer_type(symbol: Symbol, dtypes: Mapping[str, object]) -> tuple[list[np.dt
         if node.is_variable:
             if node.name in dtypes:
                 types[id(node), 0] = as_dtype(dtypes[node.name])
-            elif (declared := _declared(node, node.name)[1]) is not None:
+            elif (declared := declaration(node)[1]) is not None:
                 types[id(node), 0] = declared
             continue
         assert node.op is not None

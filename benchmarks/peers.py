@@ -1,0 +1,99 @@
+"""What benchmarks share: networks with seeded weights, peers, and measuring by turns."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+import requant
+from requant.formats import symbol_file
+from requant.symbol.infer import infer_shape
+
+ROOT = Path(__file__).resolve().parents[1]
+ZOO = ROOT / "tests" / "zoo"
+sys.path.insert(0, str(ZOO))
+
+import seeded  # noqa: E402
+
+#: Seconds of one run.
+Timed = Callable[[], float]
+
+
+def network(key: str, shape: tuple[int, ...] = (1, 3, 224, 224)) -> requant.Model:
+    """A network of tests/zoo with seeded weights, input ``data`` of that shape with an open batch."""
+    symbol = symbol_file.loads(gzip.decompress((ZOO / "data" / f"{key}.json.gz").read_bytes()), key)
+    shapes, _, states = infer_shape(symbol, {"data": shape})
+    names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
+    params = {n: seeded.parameter(n, s) for n, s in zip(names, [*shapes, *states]) if n != "data" and s is not None}
+    return requant.Model.from_symbol(symbol, params, shapes={"data": (None, *shape[1:])}, source=key)
+
+
+def timed(call: Callable[[], object]) -> Timed:
+    """The seconds that a call takes, as a call."""
+
+    def run() -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    return run
+
+
+class MXNet:
+    """MXNet 1.9.1 in a process of its own, which waits between runs."""
+
+    def __init__(self, python: str, prefix: Path, shape: tuple[int, ...]) -> None:
+        script = Path(__file__).with_name("mxnet_peer.py")
+        self.process = subprocess.Popen(
+            [python, str(script), str(prefix), *map(str, shape)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._line() == "ready", "MXNet did not start"
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def __call__(self) -> float:
+        assert self.process.stdin is not None
+        self.process.stdin.write("run\n")
+        self.process.stdin.flush()
+        return float(self._line())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def by_turns(calls: Mapping[str, Timed], rounds: int) -> dict[str, np.ndarray]:
+    """Seconds of each call, ``rounds`` times, all by turns; the order within a round changes from round to round."""
+    for call in calls.values():
+        call()
+        call()
+    times: dict[str, list[float]] = {n: [] for n in calls}
+    names = list(calls)
+    for i in range(rounds):
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            times[name].append(calls[name]())
+    return {n: np.array(t) for n, t in times.items()}
+
+
+def report(title: str, times: Mapping[str, np.ndarray], ours: str = "requant") -> dict[str, float]:
+    """Print medians in milliseconds and our ratio to each peer: the median of the ratios of each round."""
+    print(f"\n{title}")
+    ratios: dict[str, float] = {}
+    for name, seconds in times.items():
+        ratio = float(np.median(times[ours] / seconds))
+        ratios[name] = ratio
+        shown = "" if name == ours else f"   ours / it {ratio:.3f}"
+        print(f"  {name:28s} {1e3 * np.median(seconds):9.3f} ms  (min {1e3 * seconds.min():.3f}){shown}")
+    return ratios
