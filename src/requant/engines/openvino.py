@@ -97,6 +97,7 @@ class OpenVINO(Engine):
         try:
             graph = core.read_model(join(*skeleton(model)))
             _reshape(graph, inputs)
+            _keep_ties_in_order(graph)
             compiled = core.compile_model(graph, "CPU", config)
             granted = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
             flights = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
@@ -336,6 +337,28 @@ def _reshape(graph: Any, inputs: tuple[TensorSpec, ...]) -> None:
             shapes[port] = [d if isinstance(d, int) else -1 for d in shape]
     if shapes:
         graph.reshape(shapes)
+
+
+def _keep_ties_in_order(graph: Any) -> None:
+    """ONNX orders equal elements by index, which OpenVINO can do but its ONNX reader does not ask for."""
+    for node in graph.get_ops():
+        if node.get_type_name() != "TopK" or node.get_attributes().get("stable", True):
+            continue
+        given = node.get_attributes()
+        stable = _library().opset11.topk(
+            node.input_value(0),
+            node.input_value(1),
+            given["axis"],
+            given["mode"],
+            given["sort"],
+            str(given["index_element_type"]),
+            True,
+        )
+        stable.set_friendly_name(node.get_friendly_name())
+        for old, new in zip(node.outputs(), stable.outputs()):
+            names = old.get_names()
+            old.replace(new)
+            new.set_names(names)
 
 
 def _shape(port: Any) -> Shape | None:

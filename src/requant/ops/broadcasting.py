@@ -112,7 +112,7 @@ def repeat(g: Emit, a: RepeatAttrs, data: Value) -> Value:
     reps[axis + 1] = a.repeats
     tiled = g("Tile", g.unsqueeze(data, [axis + 1]), np.array(reps, np.int64))
     have[axis] = have[axis] * Size.number_of(a.repeats)
-    return reshape_to(g, tiled, have)
+    return reshape_to(g, tiled, have, (data,))
 
 
 @dataclass(frozen=True)

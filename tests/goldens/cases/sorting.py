@@ -5,7 +5,6 @@ from case import Case, In
 _DTYPES = ["float64", "uint8", "int8", "int32", "int64"]
 _INDEX_DTYPES = ["float16", "float64", "int32", "int64", "uint8"]
 
-_UNSTABLE = {"openvino": "its ONNX reader leaves the order of equal elements open in a complete sort"}
 _TIES = In(2, 7, value=[[3, 1, 3, 2, 1, 3, 0], [5, 5, 5, 5, 5, 5, 5]])
 
 
@@ -44,10 +43,10 @@ CASES = (
         Case("argsort", [In(2, 3, 4)], {"axis": 1, "is_ascend": 0}),
         Case("topk", [_TIES], {"k": 3, "ret_typ": "both"}, note="ties"),
         Case("topk", [_TIES], {"k": 3, "ret_typ": "both", "is_ascend": True}, note="ties"),
-        Case("topk", [_TIES], {"k": 7, "ret_typ": "both"}, note="ties", skip=_UNSTABLE),
+        Case("topk", [_TIES], {"k": 7, "ret_typ": "both"}, note="ties"),
         Case("topk", [_TIES], {"k": 3, "ret_typ": "mask"}, note="ties"),
-        Case("argsort", [_TIES], note="ties", skip=_UNSTABLE),
-        Case("argsort", [_TIES], {"is_ascend": False}, note="ties", skip=_UNSTABLE),
+        Case("argsort", [_TIES], note="ties"),
+        Case("argsort", [_TIES], {"is_ascend": False}, note="ties"),
         Case("argsort", [_TIES], {"axis": 0}, note="ties"),
         Case("topk", [In(2, 6, kind="perm", dtype="float16")], {"k": 2, "ret_typ": "both"}),
     ]
