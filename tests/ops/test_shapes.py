@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from requant import eager
+from requant import eager, engines
+from requant.engines.base import EngineOptions
 from requant.errors import AttributeValueError, ShapeError
 from requant.ops import registry
 from requant.ops.emit import Emit, NeedsShape, Value
 from requant.ops.sizes import Size
+
+GOLDENS = Path(__file__).parent.parent / "goldens"
+sys.path.insert(0, str(GOLDENS))
+
+from case import Case, cases  # noqa: E402
 
 
 def lowered(name: str, *dims: tuple[int | str, ...], **attrs: object) -> tuple[Emit, tuple[Value, ...]]:
@@ -162,6 +171,37 @@ def test_scatter_set_nd() -> None:
     want = x.copy()
     want[places[0], places[1]] = new
     np.testing.assert_array_equal(run("_scatter_set_nd", x, new, places, shape=(3, 4))[0], want)
+
+
+def test_repeats_of_files_of_mxnet_2() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run("_npi_repeats", x, repeats=(1, 0, 2), axis=1)[0], np.repeat(x, (1, 0, 2), axis=1))
+    np.testing.assert_array_equal(run("_npi_repeats", x, repeats=(2,))[0], np.repeat(x, 2))
+
+
+def _one_case_per_operator() -> list[tuple[str, Case]]:
+    found: dict[str, tuple[str, Case]] = {}
+    for family in ("reshape", "shape", "joining", "slicing", "broadcasting", "indexing", "sorting", "sequence"):
+        for case in cases(family):
+            if case.attrs or len(case.inputs) > 1:
+                found.setdefault(case.op, (family, case))
+    return list(found.values())
+
+
+@pytest.mark.parametrize(("family", "case"), _one_case_per_operator(), ids=lambda x: getattr(x, "op", ""))
+def test_open_dimensions_on_openvino(family: str, case: Case) -> None:
+    """The same numbers where no dimension is known when the graph is compiled."""
+    op, arrays = registry.get(case.op), case.arrays()
+    attrs = op.parse({k: str(v) for k, v in case.attrs.items()})
+    dims = [(a.dtype, [f"d{i}_{k}" for k in range(a.ndim)]) for i, a in enumerate(arrays)]
+    try:
+        model, used = eager.lower_one(op, attrs, dims)
+    except NeedsShape:
+        return  # it says that it cannot: whoever asked gives all sizes
+    session = engines.get("openvino").load(model, EngineOptions(threads=1), None)
+    with np.load(GOLDENS / "data" / f"{family}.npz") as recorded:
+        for i, got in enumerate(session.run({f"in{i}": arrays[i] for i in used})):
+            np.testing.assert_allclose(got, recorded[f"{case.id}|{i}"], rtol=1e-4, atol=1e-5)
 
 
 def test_boolean_mask_and_reverse_from_the_end() -> None:

@@ -77,7 +77,7 @@ class BroadcastLikeAttrs(Attrs):
     rhs_axes: Ints | None = None
 
 
-@op("broadcast_like", inputs=("lhs", "rhs"))
+@op("broadcast_like", "_npx_broadcast_like", inputs=("lhs", "rhs"))
 def broadcast_like(g: Emit, a: BroadcastLikeAttrs, lhs: Value, rhs: Value) -> Value:
     """lhs broadcast to the shape of rhs, or along ``lhs_axes`` to the sizes of ``rhs_axes``."""
     have, like = sizes(g, lhs), sizes(g, rhs)
@@ -98,21 +98,40 @@ class RepeatAttrs(Attrs):
     axis: int | None = None
 
 
+def _repeated(g: Emit, data: Value, times: int, axis: int | None) -> Value:
+    if times < 1:
+        raise AttributeValueError("repeats must be 1 or more", where=g.node, got=times)
+    data, axis = (g.reshape(data, [-1]), 0) if axis is None else (data, g.axis(data, axis))
+    have = sizes(g, data)
+    reps = [1] * (len(have) + 1)
+    reps[axis + 1] = times
+    tiled = g("Tile", g.unsqueeze(data, [axis + 1]), np.array(reps, np.int64))
+    have[axis] = have[axis] * Size.number_of(times)
+    return reshape_to(g, tiled, have, (data,))
+
+
 @op("repeat", "_np_repeat")
 def repeat(g: Emit, a: RepeatAttrs, data: Value) -> Value:
     """Repeat every element ``repeats`` times along ``axis``, or of the flattened data."""
-    if a.repeats < 1:
-        raise AttributeValueError("repeats must be 1 or more", where=g.node, got=a.repeats)
-    if a.axis is None:
-        data, axis = g.reshape(data, [-1]), 0
-    else:
-        axis = g.axis(data, a.axis)
-    have = sizes(g, data)
-    reps = [1] * (len(have) + 1)
-    reps[axis + 1] = a.repeats
-    tiled = g("Tile", g.unsqueeze(data, [axis + 1]), np.array(reps, np.int64))
-    have[axis] = have[axis] * Size.number_of(a.repeats)
-    return reshape_to(g, tiled, have, (data,))
+    return _repeated(g, data, a.repeats, a.axis)
+
+
+@dataclass(frozen=True)
+class RepeatsAttrs(Attrs):
+    repeats: Ints
+    axis: int | None = None
+
+
+@op("_npi_repeats")
+def np_repeats(g: Emit, a: RepeatsAttrs, data: Value) -> Value:
+    """Repeat the elements along ``axis`` (of the flattened data): all as often, or each as often as its own number."""
+    if len(a.repeats) == 1:
+        return _repeated(g, data, a.repeats[0], a.axis)
+    data, axis = (g.reshape(data, [-1]), 0) if a.axis is None else (data, g.axis(data, a.axis))
+    size = g.dims(data)[axis]
+    if any(r < 0 for r in a.repeats) or (size is not None and size != len(a.repeats)):
+        raise AttributeValueError("one count per element", where=g.node, got=a.repeats, expected=f"{size} numbers")
+    return g("Gather", data, np.repeat(np.arange(len(a.repeats), dtype=np.int64), a.repeats), axis=axis)
 
 
 @dataclass(frozen=True)
