@@ -15,6 +15,7 @@ from requant.mx.context import Context, cpu, cpu_pinned, current_context, gpu, n
 __version__ = "1.9.1"
 
 _SHORT = {
+    "init": "initializer",
     "nd": "ndarray",
     "sym": "symbol",
     "mod": "module",
@@ -27,6 +28,7 @@ _MODULES = {
     "executor",
     "generate",
     "gluon",
+    "initializer",
     "io",
     "metric",
     "model",

@@ -130,7 +130,11 @@ class Model:
             if key not in self._special:
                 # Only the batch is left open: shapes that the caller feeds are facts, so every operator that needs
                 # a size as a number gets it, and one graph still serves every batch size.
-                open_batch: dict[str, Dims] = {n: ("N", *s[1:]) if len(s) else () for n, s in shapes.items()}
+                # Dimension 0 of an input that has another size there (an RNN's state, a weight) is no batch.
+                batch = next((s[0] for s in shapes.values() if len(s)), None)
+                open_batch: dict[str, Dims] = {
+                    n: ("N", *s[1:]) if len(s) and s[0] == batch else tuple(s) for n, s in shapes.items()
+                }
                 try:
                     self._special[key] = to_onnx(self.symbol, self.params, {**self._shapes, **open_batch}, self._dtypes)
                 except NeedsShape:

@@ -12,6 +12,7 @@ from requant.errors import InputError, ParameterError, RequantError, Unsupported
 from requant.mx import metric as metrics
 from requant.mx.context import Context, checked
 from requant.mx.executor import Executor
+from requant.mx.initializer import InitDesc
 from requant.mx.io import DataBatch, DataDesc, DataIter, NDArrayIter, as_descs
 from requant.mx.model import load_checkpoint, load_params, save_checkpoint
 from requant.mx.ndarray.create import concatenate
@@ -151,16 +152,18 @@ class Module:
         self._data_shapes, self._label_shapes = data, labels or None
         self.binded, self.for_training = True, for_training
         if shared_module is not None and shared_module.params_initialized:
-            self._args, self._aux = shared_module._args, shared_module._aux
-            self.params_initialized = True
-        if self.params_initialized:
-            self._copy_in()
+            self._share(shared_module, self._executor)
+        elif self.params_initialized:  # loaded, or bound before
+            self.init_params(None, self._args, self._aux, force_init=True, allow_extra=True)
         if self._monitor is not None:
             self._executor.set_monitor_callback(*self._monitor)
 
-    def _copy_in(self) -> None:
-        executor = self._bound()
-        executor.copy_params_from(self._args, self._aux, allow_extra_params=True)
+    def _share(self, other: Module, executor: Executor) -> None:
+        """Read the same parameter arrays as another module, where shapes agree."""
+        for mine, theirs in ((executor.arg_dict, other._args), (executor.aux_dict, other._aux)):
+            mine.update({n: a for n, a in theirs.items() if n in mine and mine[n].shape == a.shape})
+        self._args, self._aux = other._args, other._aux
+        self.params_initialized = True
 
     def _parameter_names(self) -> list[str]:
         inputs = {*self.data_names, *self.label_names, *self._bound()._runner.cut}
@@ -195,13 +198,14 @@ class Module:
                     next=f"allow_extra=True ignores it; {nearest(name, known)}",
                 )
         executor.copy_params_from(given[0], given[1], allow_extra_params=True)
+        attrs = self._symbol.attr_dict()
         for names, values, targets in (
             (self._parameter_names(), given[0], executor.arg_dict),
             (list(executor.aux_dict), given[1], executor.aux_dict),
         ):
             for name in (n for n in names if n not in values):
                 if initializer is not None:
-                    initializer(name, targets[name])
+                    initializer(InitDesc(name, attrs.get(name), initializer), targets[name])
                 elif not allow_missing:
                     raise ParameterError(
                         "a parameter is missing", where=repr(name), next=f"allow_missing=True; {nearest(name, values)}"
