@@ -30,7 +30,7 @@ def _label_shape(a: SoftmaxOutputAttrs, shapes: Mapping[str, Shape | None]) -> d
     data = known(shapes, "data") or shapes["output"]
     if data is None:
         return {}
-    if shapes["label"] is not None or not all(data):  # several shapes fit: (N, H, W) and (N, H · W), for instance
+    if shapes["label"] is not None:  # several shapes fit: (N, H, W) and (N, H · W), for instance
         return {"data": data}
     return {"data": data, "label": (data[0], product(data[2:])) if a.multi_output and len(data) > 2 else data[:-1]}
 

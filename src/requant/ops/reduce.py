@@ -206,7 +206,7 @@ def _spread(name: str, *aliases: str, root: bool, doc: str) -> None:
         return g.cast(g("Sqrt", out) if root else out, target)
 
     lower.__doc__ = doc
-    op(name, *aliases, inputs=("a",), outputs=("std" if root else "var",), named_outputs=True)(lower)
+    op(name, *aliases, inputs=("a",), outputs=("std" if root else "var",), named_outputs=True, hidden_outputs=1)(lower)
 
 
 _spread(

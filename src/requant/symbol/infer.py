@@ -267,6 +267,19 @@ def _output_types(node: Node, dtypes: list[np.dtype], first: np.dtype) -> list[n
     return [out] * len(node.op.output_names(node.parsed))
 
 
+def _type_node(node: Node, types: dict[Key, np.dtype]) -> None:
+    """Give a node's outputs their dtypes, and the inputs that have none that of the first that has one."""
+    assert node.op is not None
+    first = next((types[id(n), i] for n, i in node.inputs if (id(n), i) in types), np.dtype(np.float32))
+    rule = node.op.param_types
+    have = {name: types.get((id(n), i)) for name, (n, i) in zip(node.input_names, node.inputs)}
+    told = rule(node.parsed, have) if rule is not None else {}
+    for name, (n, i) in zip(node.input_names, node.inputs):
+        types.setdefault((id(n), i), told.get(name, first))
+    for i, out in enumerate(_output_types(node, [types[id(n), i] for n, i in node.inputs], first)):
+        types[id(node), i] = out
+
+
 def infer_type(symbol: Symbol, dtypes: Mapping[str, object]) -> tuple[list[np.dtype], list[np.dtype], list[np.dtype]]:
     """Dtypes of arguments, outputs and auxiliary states, from the dtypes of some arguments.
 
@@ -274,22 +287,28 @@ def infer_type(symbol: Symbol, dtypes: Mapping[str, object]) -> tuple[list[np.dt
         DTypeError: an operator cannot take those types.
     """
     types: dict[Key, np.dtype] = {}
-    for node in symbol.nodes:
-        if node.is_variable:
-            if node.name in dtypes:
-                types[id(node), 0] = as_dtype(dtypes[node.name])
-            elif (declared := declaration(node)[1]) is not None:
-                types[id(node), 0] = declared
-            continue
-        assert node.op is not None
-        first = next((types[id(n), i] for n, i in node.inputs if (id(n), i) in types), np.dtype(np.float32))
-        rule = node.op.param_types
-        have = {name: types.get((id(n), i)) for name, (n, i) in zip(node.input_names, node.inputs)}
-        told = rule(node.parsed, have) if rule is not None else {}
-        for name, (n, i) in zip(node.input_names, node.inputs):
-            types.setdefault((id(n), i), told.get(name, first))
-        for i, out in enumerate(_output_types(node, [types[id(n), i] for n, i in node.inputs], first)):
-            types[id(node), i] = out
+    for node in symbol.variables():
+        declared = declaration(node)[1]
+        if node.name in dtypes:
+            types[id(node), 0] = as_dtype(dtypes[node.name])
+        elif declared is not None:
+            types[id(node), 0] = declared
+    applied = [n for n in symbol.nodes if n.op is not None]
+    done: set[int] = set()
+    before = -1
+    while len(types) > before:
+        before = len(types)
+        for node in applied:
+            if id(node) not in done and (not node.inputs or any((id(n), i) in types for n, i in node.inputs)):
+                done.add(id(node))
+                _type_node(node, types)
+        for node in reversed(applied):
+            known = types.get((id(node), 0))
+            if id(node) not in done and known is not None and not hasattr(node.parsed, "dtype"):
+                types.setdefault((id(node.inputs[0][0]), node.inputs[0][1]), known)
+    for node in applied:
+        if id(node) not in done:
+            _type_node(node, types)
     aux = symbol._auxiliary
     fallback = np.dtype(np.float32)
     args = [types.get((id(n), 0), fallback) for n in symbol.variables() if id(n) not in aux]
