@@ -6,6 +6,7 @@ one or more statements, separated by ``;``, of which the last is an expression. 
 """
 
 import ast
+import collections
 import json
 
 import numpy as np
@@ -509,7 +510,13 @@ o = ready(M()); o.forward(mx.io.DataBatch([A])); o.get_outputs()[0].shape
 o = ready(M()); o.get_params()[0]['fc_bias']
 o = ready(M()); o.set_params({'fc_weight': nd.zeros((2, 3))}, {})
 o = ready(M()); o.set_params(dict(ZEROS, zz=nd.zeros((1,))), {}, allow_extra=True); o.predict(IT())
-o = ready(M()); o.set_params(dict(ZEROS), {}); o.predict(IT())
+o = ready(M()); o.set_params(dict(ZEROS, zz=nd.zeros((1,))), {}); o.predict(IT())
+o = ready(M()); o.set_params(dict(ZEROS, zz=nd.zeros((1,))), {}, allow_missing=True)
+o = ready(M()); o.set_params({'fc_weight': nd.zeros((2, 3))}, {}, allow_missing=True); o.predict(IT())
+o = ready(M()); o.init_params(); o.get_params()[0]['fc_bias']
+o = M(); o.bind([('a', (2, 3))], for_training=False); o.set_params(ZEROS, {}); o.forward(PLAIN([A])); o.get_outputs()
+o = M(); o.bind([('a', (2, 3))], for_training=False); o.init_params(mx.init.One()); o.get_params()[0]['fc_bias']
+o = M(); o.bind([('a', (2, 3))], for_training=False); o.init_params(mx.init.One()); o.get_params()[0]['fc_weight']
 o = ready(M()); o.predict(IT())
 o = ready(M()); o.predict(IT(), num_batch=1).shape
 o = ready(M()); o.predict(IT(), always_output_list=True)
@@ -635,6 +642,7 @@ def _names(mx):
         "watched": watched,
         "inside": inside,
         "ZEROS": {"fc_weight": nd.zeros((2, 3)), "fc_bias": nd.zeros((2,))},
+        "PLAIN": collections.namedtuple("PLAIN", ["data"]),
         "batches": lambda it: [x.data[0].asnumpy().tolist() for x in it],
     }
 

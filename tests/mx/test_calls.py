@@ -14,8 +14,6 @@ WANTED: dict[str, list] = json.loads((Path(__file__).parent / "data" / "calls.js
 #: Registered names that MXNet 1.9.1 has too.
 SHARED = [n for op in registry.all_ops() for n in (op.name, *op.aliases) if n in WANTED]
 CANONICAL = sorted({WANTED[n][0] for n in SHARED})
-#: MXNet does not list the auxiliary states that these have.
-UNLISTED = {"BatchNorm_v1"}
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -26,8 +24,8 @@ def test_attributes_stand_in_mxnets_order(name: str) -> None:
     mine = [a for a in spelling.attributes if a in attributes]
     theirs = [a for a in attributes if a in spelling.attributes]
     assert mine == theirs
-    if not spelling.variadic and name not in UNLISTED:
-        assert list(spelling.inputs) == inputs
+    if not spelling.variadic:  # MXNet leaves the auxiliary states of some operators unlisted
+        assert inputs in (list(spelling.inputs), [i for i in spelling.inputs if i not in op.aux])
 
 
 @pytest.mark.parametrize("canonical", CANONICAL)

@@ -69,6 +69,17 @@ def test_replaced_arrays_take_effect_too() -> None:
     np.testing.assert_allclose(executor.forward()[0].asnumpy(), want, rtol=1e-4, atol=1e-6)
 
 
+def test_memory_shared_with_numpy_is_read_at_every_run() -> None:
+    args, aux = parameters()
+    shared = np.zeros(3, np.float32)
+    args["fc2_bias"] = nd.from_numpy(shared)
+    executor = network().bind(mx.cpu(), args | {"data": nd.array(data())}, aux_states=aux)
+    for step in range(4):
+        shared[0] = step
+        want = by_hand(data(), args, aux)
+        np.testing.assert_allclose(executor.forward()[0].asnumpy(), want, rtol=1e-4, atol=1e-6)
+
+
 def test_training_is_refused() -> None:
     args, aux = parameters()
     executor = network().bind(mx.cpu(), args | {"data": nd.array(data())}, aux_states=aux)

@@ -26,7 +26,7 @@ class _State:
     """What was compiled in: the arrays, with their counts of writes then."""
 
     fed: tuple[tuple[str, np.dtype], ...]
-    baked: tuple[tuple[str, NDArray, list[int], int], ...]
+    baked: tuple[tuple[str, NDArray, list[float], float], ...]
     compiled: Compiled
 
     def changed(self, arrays: Mapping[str, NDArray]) -> list[str]:

@@ -191,7 +191,8 @@ class Module:
         known = {*executor.arg_dict, *executor.aux_dict}
         given: tuple[dict[str, NDArray], ...] = (dict(arg_params or {}), dict(aux_params or {}))
         for name in (*given[0], *given[1]):
-            if name not in known and not allow_extra:
+            # As in MXNet: where none may be missing, a misspelt name shows as such, and others do no harm.
+            if name not in known and allow_missing and not allow_extra:
                 raise ParameterError(
                     "the network has no parameter of that name",
                     got=name,
@@ -288,7 +289,8 @@ class Module:
         executor.forward(is_train=False, **arrays)
 
     def _names(self, batch: DataBatch) -> list[str]:
-        described = batch.provide_data or self._data_shapes
+        # scripts pass named tuples that have data alone
+        described = getattr(batch, "provide_data", None) or self._data_shapes
         names = [d[0] for d in described]
         if len(names) != len(batch.data or []):
             raise InputError("the batch has not one array per input", got=len(batch.data or []), expected=names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +47,9 @@ def from_numpy(ndarray: np.ndarray, zero_copy: bool = True) -> NDArray:
     as_dtype(ndarray.dtype)
     if not ndarray.flags.c_contiguous:
         raise InputError("only C-contiguous arrays can be shared", next="numpy.ascontiguousarray(x)")
-    return NDArray(ndarray if zero_copy else ndarray.copy(), checked(None))
+    if not zero_copy:
+        return NDArray(ndarray.copy(), checked(None))
+    return NDArray(ndarray, checked(None), [math.nan])  # never equal to what it was: it may have changed
 
 
 def _shape(shape: Shape) -> tuple[int, ...]:

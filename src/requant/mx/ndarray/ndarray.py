@@ -30,7 +30,7 @@ class NDArray:
     Args:
         data: the numpy array; it is held, not copied.
         ctx: the device that the array says it is on; computing is always on the CPU.
-        writes: the count of writes of the array that this is a view of.
+        writes: the count of writes of the array that this is a view of; NaN where others write to the memory too.
     """
 
     __slots__ = ("_ctx", "_data", "_writes")
@@ -42,11 +42,11 @@ class NDArray:
     #: Gradients are not kept: requant does not train.
     grad = None
 
-    def __init__(self, data: Array, ctx: Context | None = None, writes: list[int] | None = None) -> None:
+    def __init__(self, data: Array, ctx: Context | None = None, writes: list[float] | None = None) -> None:
         self._data = data
         self._ctx = current_context() if ctx is None else ctx
         # How often the memory was written to, shared by all views of it: whoever compiled these values in can tell.
-        self._writes = [0] if writes is None else writes
+        self._writes: list[float] = [0] if writes is None else writes
 
     if TYPE_CHECKING:  # methods of operators, attached by requant.mx.ndarray.methods
 
