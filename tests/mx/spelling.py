@@ -284,6 +284,11 @@ nd.random.normal(nd.zeros((2,)), nd.ones((2,)), shape=(3,)).shape
 nd.random.randint(0, 5, shape=(2,)).dtype
 nd.random.multinomial(nd.array([[0, 1], [1, 0]]), shape=(2,))
 nd.NoSuchOperator
+nd.contrib.isnan(nd.array([1, np.nan, np.inf]))
+nd.contrib.isinf(nd.array([1, np.nan, -np.inf]))
+nd.contrib.isfinite(nd.array([1, np.nan, np.inf]))
+nd.uniform(shape=(2,)).shape
+m.split_v2(2, axis=1)
 v.backward()
 m.tostype('csr').indptr
 m.tostype('row_sparse').indices

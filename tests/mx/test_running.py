@@ -245,3 +245,11 @@ def test_lenet_of_2015_scores_what_it_scored() -> None:
     iterator = mx.io.NDArrayIter(images, labels, batch_size=250)
     module.bind(iterator.provide_data, iterator.provide_label, for_training=False)
     assert module.score(iterator, "acc") == [("accuracy", 0.9855)]
+
+
+def test_autograd_only_knows_inference() -> None:
+    with mx.autograd.pause(), mx.autograd.predict_mode():
+        assert not mx.autograd.is_training()
+    for call in (mx.autograd.record, mx.autograd.train_mode, lambda: mx.autograd.set_recording(True)):
+        with pytest.raises(UnsupportedError, match="trained models"):
+            call()

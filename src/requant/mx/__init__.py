@@ -23,6 +23,7 @@ _SHORT = {
 }
 _MODULES = {
     "attribute",
+    "autograd",
     "base",
     "context",
     "executor",
@@ -41,7 +42,7 @@ _MODULES = {
     "test_utils",
     "util",
 }
-_NAMES = {"AttrScope": "attribute", "NDArray": "ndarray", "Symbol": "symbol"}
+_NAMES = {"AttrScope": "attribute", "is_np_array": "util", "is_np_shape": "util"}
 
 __all__ = ["Context", "MXNetError", "__version__", "cpu", "cpu_pinned", "current_context", "gpu", "num_gpus"]
 

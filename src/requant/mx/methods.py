@@ -12,7 +12,7 @@ _NAMES = """
     broadcast_like broadcast_to cbrt ceil clip cos cosh degrees depth_to_space diag exp expand_dims expm1 fix flatten
     flip floor log log10 log1p log2 log_softmax max mean min nanprod nansum norm one_hot ones_like pad pick prod
     radians rcbrt reciprocal relu repeat reshape reshape_like rint round rsqrt shape_array sigmoid sign sin sinh
-    size_array slice slice_axis slice_like softmax softmin sort space_to_depth split split_v2 sqrt square squeeze sum
+    size_array slice slice_axis slice_like softmax softmin sort space_to_depth split sqrt square squeeze sum
     swapaxes take tan tanh tile topk transpose trunc zeros_like
 """
 METHODS = tuple(_NAMES.split())
@@ -31,9 +31,10 @@ def _method(name: str, functions: Namespace) -> Function:
     return method
 
 
-def attach(cls: type, functions: Namespace) -> None:
+def attach(cls: type, functions: Namespace, split_v2: Function) -> None:
     """Give a class the methods that it does not define itself. Operators that are not registered are left out."""
     known = names("")
+    cls.split_v2 = split_v2  # type: ignore[attr-defined]
     for name in METHODS:
         if name not in vars(cls) and name in known:
             setattr(cls, name, _method(name, functions))

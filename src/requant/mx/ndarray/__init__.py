@@ -44,14 +44,16 @@ from requant.mx.ndarray.create import (
 )
 from requant.mx.ndarray.ndarray import NDArray
 from requant.mx.ndarray.saving import load, load_frombuffer, save
-from requant.mx.ndarray.sparse import BaseSparseNDArray, CSRNDArray, RowSparseNDArray
+from requant.mx.ndarray.sparse import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, cast_storage
 
-methods.attach(NDArray, op._functions)
+methods.attach(NDArray, op._functions, split_v2)
 
 
 def __getattr__(name: str) -> Function:
-    if name.startswith("random_") and hasattr(random, name[7:]):
-        found: Function = getattr(random, name[7:])
+    # MXNet's older names: nd.random_uniform, nd.uniform
+    plain = name.removeprefix("random_")
+    if (plain != name or plain in ("uniform", "normal", "shuffle")) and plain in vars(random):
+        found: Function = vars(random)[plain]
         return found
     return op._functions.get(name)
 
@@ -69,6 +71,7 @@ __all__ = [
     "add",
     "arange",
     "array",
+    "cast_storage",
     "concatenate",
     "contrib",
     "divide",

@@ -23,7 +23,7 @@ from requant.mx.symbol.create import (
 )
 from requant.mx.symbol.symbol import Symbol
 
-methods.attach(Symbol, op._functions)
+methods.attach(Symbol, op._functions, split_v2)
 
 
 def __getattr__(name: str) -> Function:
