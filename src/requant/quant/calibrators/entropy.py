@@ -7,7 +7,8 @@ things differ from MXNet on purpose, each where MXNet's answer is useless:
 - if the smallest window that the search knows (1/32 of the range) already holds 99.9 % of the values that are not
   zero, the histogram is drawn over half the range, and again, until it does not: a lone outlier a thousand times the
   rest would otherwise leave a handful of integers for the rest;
-- where no window is valid (all values in one bin), the range is what was seen; MXNet takes its smallest window.
+- where the values fall into a handful of bins (constants, masks, one-hot rows) there is no distribution to compare,
+  and the range is what was seen; MXNet takes its smallest window, or one that makes 0 and 1 share a merged bin.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from requant.scheme import Scheme
 _BINS = 8001
 #: Share of the non-zero values that must lie above the smallest window.
 _RESOLVED = 1e-3
+#: Fewer non-zero bins than this are no distribution.
+_FEWEST_BINS = 16
 
 
 @final
@@ -39,7 +42,7 @@ class EntropyCalibrator(Calibrator):
         seen = self.statistic.range
         quantized_bins = 511 if is_unsigned(scheme, seen) else 255
         bins = self.bins(quantized_bins)
-        if len(bins.counts) < quantized_bins:
+        if len(bins.counts) < quantized_bins or np.count_nonzero(bins.counts) < _FEWEST_BINS:
             return around_zero(seen.absmax, scheme, seen)
         found = find_threshold(bins.counts, bins.edges, quantized_bins)
         return around_zero(found.value if np.isfinite(found.divergence) else seen.absmax, scheme, seen)
