@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -166,14 +167,14 @@ class Model:
         """The outputs: name, dtype and shape (None is a dimension that only a run can tell)."""
         return tuple(_spec(v) for v in self.onnx.graph.outputs)
 
-    @property
+    @functools.cached_property
     def input_names(self) -> list[str]:
         """Names of the free inputs, in order."""
         if self.symbol is not None:
             return free_inputs(self.symbol, self.params)
         return [spec.name for spec in self.inputs]
 
-    @property
+    @functools.cached_property
     def output_names(self) -> list[str]:
         """Names of the outputs, in order."""
         if self.symbol is not None:
