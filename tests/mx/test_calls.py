@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import requant.mx as mx
 from requant.mx import generate, nd
 from requant.mx import symbol as sym
 from requant.ops import registry
@@ -41,3 +42,25 @@ def test_functions_show_their_arguments() -> None:
         assert shown.parameters["num_group"].default == 1
         assert shown.parameters["kernel"].default is generate.REQUIRED
         assert "num_group: int, default 1" in space.Convolution.__doc__
+
+
+@pytest.mark.parametrize("space", [nd, sym], ids=["nd", "sym"])
+def test_every_operator_is_a_function_with_help(space: object) -> None:
+    for namespace in ("", "contrib", "linalg", "_internal"):
+        module = getattr(space, namespace) if namespace else space.op  # type: ignore[attr-defined]
+        for name in generate.names(namespace):
+            function = getattr(module, name)
+            assert function.__name__ == name
+            assert "MXNet operator: " in function.__doc__
+            assert "out" in inspect.signature(function).parameters
+            assert name in dir(module)
+
+
+def test_all_submodules_import() -> None:
+    for name in dir(mx):
+        if not name.startswith("__"):
+            assert getattr(mx, name) is not None
+    with pytest.raises(AttributeError, match="nosuch"):
+        mx.nosuch  # noqa: B018
+    assert mx.nd is mx.ndarray
+    assert mx.__version__ == "1.9.1"
