@@ -125,14 +125,6 @@ _SIZES: dict[str, Callable[[Emit, int | Value, float], int | Value]] = {
 }
 
 
-def _first_if_one(g: Emit, data: Value, axis: int, size: int | Value) -> Value:
-    """MXNet resizes to size 1 by taking the first row or column, where other frameworks take the middle."""
-    if isinstance(size, int):
-        return g.slice(data, [0], [1], [axis]) if size == 1 else data
-    end = g("Where", g("Equal", size, 1), g.const(np.array([1])), g.const(np.array([np.iinfo(np.int64).max])))
-    return g("Slice", data, g.const(np.array([0])), end, g.const(np.array([axis])))
-
-
 def _resize_inputs(a: BilinearResizeAttrs) -> tuple[str, ...]:
     return ("data", "like") if a.mode == "like" else ("data",)
 
@@ -167,11 +159,9 @@ def bilinear_resize(g: Emit, a: BilinearResizeAttrs, data: Value, like: Value | 
     for size in (height, width):
         if isinstance(size, int) and size < 1:
             raise ShapeError("the resized image would be empty", where=g.node, got=(height, width))
-    if not a.align_corners:
-        for axis, size in ((2, height), (3, width)):
-            data = _first_if_one(g, data, axis, size)
     sizes = g.concat_sizes([_size(g, data, 0), _size(g, data, 1), height, width])
-    mode = "align_corners" if a.align_corners else "half_pixel"
+    # MXNet resizes to size 1 by taking the first row or column, which is what PyTorch did once.
+    mode = "align_corners" if a.align_corners else "pytorch_half_pixel"
     return g.in_float32("Resize", data, None, None, sizes, mode="linear", coordinate_transformation_mode=mode)
 
 
