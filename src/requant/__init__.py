@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from requant.pipeline import Compiled, Model, load
+    from requant.pipeline import Compiled, Model, QuantizedModel, load, quantize
 
-__all__ = ["Compiled", "Model", "__version__", "load"]
+__all__ = ["Compiled", "Model", "QuantizedModel", "__version__", "load", "quantize"]
 
 
 def __getattr__(name: str) -> Any:
     # Deferred so that ``import requant`` costs no engine and no ONNX.
-    if name in {"Compiled", "Model", "load"}:
+    if name in __all__:
         from requant import pipeline
 
         return getattr(pipeline, name)

@@ -15,6 +15,7 @@ from requant.engines import get, names
 from requant.errors import EngineError
 from requant.facts import facts, random_feeds
 from requant.pipeline import Compiled
+from requant.pipeline.timing import by_turns
 
 
 @click.command(name="bench")
@@ -61,7 +62,7 @@ def command(
             feeds = random_feeds(loaded, at)
             macs = facts(loaded, at).macs
             ready = {n: loaded.compile(n, threads=threads, shapes=at) for n in chosen}
-            times = interleaved({n: _caller(c, feeds) for n, c in ready.items()}, seconds * len(chosen))
+            times = by_turns({n: _caller(c, feeds) for n, c in ready.items()}, seconds * len(chosen))
             bar.advance(task)
             for name in chosen:
                 many = loaded.compile(name, threads=threads, hint="throughput", shapes=at)
@@ -102,21 +103,6 @@ def command(
 
 def _caller(compiled: Compiled, feeds: dict[str, np.ndarray]) -> Callable[[], object]:
     return lambda: compiled.run(feeds)
-
-
-def interleaved(calls: dict[str, Callable[[], object]], seconds: float, least: int = 5) -> dict[str, list[float]]:
-    """Seconds of each call, all calls by turns until the time is up and each ran ``least`` times."""
-    times: dict[str, list[float]] = {n: [] for n in calls}
-    for call in calls.values():
-        call()
-        call()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or min(map(len, times.values())) < least:
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
-    return times
 
 
 def throughput(compiled: Compiled, feeds: dict[str, np.ndarray], seconds: float) -> float:

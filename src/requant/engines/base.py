@@ -21,6 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from requant.errors import EngineError, InputError, nearest
+from requant.scheme import Scheme
 
 Array = np.ndarray[Any, Any]
 Feeds = Mapping[str, Array]
@@ -28,6 +29,7 @@ Shape = tuple[int | str | None, ...]
 Shapes = Mapping[str, tuple[int | None, ...]]
 
 S = TypeVar("S", bound="Session")
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +163,21 @@ class Session(abc.ABC):
         """
         return self._infer(self._check(feeds))
 
+    def look(self, feeds: Feeds, at: Callable[[list[Array]], T]) -> T:
+        """Run the graph once and hand the outputs to ``at`` without copying them, which matters where they are large.
+
+        Args:
+            feeds: as ``run``.
+            at: called with the outputs in the graph's order; they are valid until it returns, and only to be read.
+
+        Returns:
+            What ``at`` returned.
+
+        Raises:
+            InputError, EngineError: as ``run``.
+        """
+        return self._look(self._check(feeds), at)
+
     def submit(self, feeds: Feeds) -> Future[list[Array]]:
         """Run in the background. The feeds are copied before this returns, so their memory can be reused at once.
 
@@ -213,6 +230,9 @@ class Session(abc.ABC):
     @abc.abstractmethod
     def _layers(self) -> list[LayerProfile]:
         """See ``profile``."""
+
+    def _look(self, arrays: list[Array], at: Callable[[list[Array]], T]) -> T:
+        return at(self._infer(arrays))
 
     def _start(self, arrays: list[Array]) -> Callable[[], list[Array]]:
         """Start a run on copies of checked arrays; the result waits for it. Engines with own queues do better."""
@@ -335,6 +355,11 @@ class Engine(abc.ABC):
 
     #: how users name it, in lower case
     name: str
+
+    @property
+    @abc.abstractmethod
+    def scheme(self) -> Scheme:
+        """The INT8 forms that it runs fast on this machine."""
 
     @abc.abstractmethod
     def available(self) -> Availability:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from requant.engines.base import Availability
+from requant.scheme import Scheme
 
 #: Instruction sets that matter to INT8 or to the float precision, by architecture.
 SETS: dict[str, tuple[str, ...]] = {
@@ -101,6 +102,13 @@ def architecture() -> str:
     """``x86_64`` or ``aarch64``, whatever the system calls them, else the system's own word."""
     name = platform.machine().lower()
     return {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def fit(scheme: Scheme) -> Scheme:
+    """The scheme on this CPU: x86 without VNNI adds pairs of products in 16 bits, so weights must use 7 bits there."""
+    exact = {"amx_int8", "avx512_vnni", "avx_vnni", "avx_vnni_int8"}
+    saturates = architecture() == "x86_64" and not exact & (instruction_sets())
+    return dataclasses.replace(scheme, reduced=True) if saturates else scheme
 
 
 def int8_limit(arch: str, sets: Iterable[str], unknown: Iterable[str] = ()) -> str:

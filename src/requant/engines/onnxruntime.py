@@ -36,6 +36,7 @@ from requant.engines.base import (
 )
 from requant.engines.wire import join, skeleton
 from requant.errors import EngineError
+from requant.scheme import ONNXRUNTIME, Scheme
 
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 _PROVIDERS = ["CPUExecutionProvider"]
@@ -74,6 +75,10 @@ class OnnxRuntime(Engine):
     """ONNX Runtime's CPU provider. It computes in the precision that the graph is written in, and in no other."""
 
     name = "onnxruntime"
+
+    @property
+    def scheme(self) -> Scheme:
+        return machine.fit(ONNXRUNTIME)
 
     def available(self) -> Availability:
         try:

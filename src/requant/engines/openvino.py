@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -32,6 +32,7 @@ from requant.engines.base import (
 )
 from requant.engines.wire import join, skeleton
 from requant.errors import EngineError, InputError
+from requant.scheme import OPENVINO, Scheme
 
 _BF16 = np.dtype(ml_dtypes.bfloat16)
 # The CPU plugin computes these in int32, and wraps around without a word.
@@ -42,6 +43,8 @@ _MAX_FITTING = 4096
 _CAPABILITY = {"bf16": "BF16", "f16": "FP16"}
 
 _lock = threading.Lock()
+T = TypeVar("T")
+
 _core: Any = None
 
 
@@ -82,6 +85,10 @@ class OpenVINO(Engine):
 
     name = "openvino"
 
+    @property
+    def scheme(self) -> Scheme:
+        return machine.fit(OPENVINO)
+
     def available(self) -> Availability:
         try:
             return Availability(True, str(_library().__version__).split("-")[0], None)
@@ -98,6 +105,7 @@ class OpenVINO(Engine):
             graph = core.read_model(join(*skeleton(model)))
             _reshape(graph, inputs)
             _keep_ties_in_order(graph)
+            _keep_equal_overlaps(graph)
             compiled = core.compile_model(graph, "CPU", config)
             granted = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
             flights = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
@@ -166,6 +174,19 @@ class OpenVINOSession(Session):
             raise self._failed(fault) from fault
         self._idle.append(request)
         return self._own(results)
+
+    def _look(self, arrays: list[Array], at: Callable[[list[Array]], T]) -> T:
+        if self._graph is not None or self._narrowed:
+            self._check_contents(arrays)
+        request = self._request(self._idle)
+        tensors = {port: self._share(array) for port, array in zip(self._ports, arrays) if port is not None}
+        try:
+            results = list(request.infer(tensors, share_inputs=True, share_outputs=True).to_tuple())
+        except Exception as fault:
+            raise self._failed(fault) from fault
+        seen = at(self._own(results))  # the request owns this memory, so it is idle only when this is over
+        self._idle.append(request)
+        return seen
 
     def _start(self, arrays: list[Array]) -> Callable[[], list[Array]]:
         if self._process != os.getpid():
@@ -359,6 +380,17 @@ def _keep_ties_in_order(graph: Any) -> None:
             names = old.get_names()
             old.replace(new)
             new.set_names(names)
+
+
+def _keep_equal_overlaps(graph: Any) -> None:
+    """ONNX suppresses a box whose IoU is greater than the threshold, OpenVINO one whose IoU reaches it."""
+    for node in graph.get_ops():
+        if node.get_type_name() != "NonMaxSuppression":
+            continue
+        given = node.input_value(3).get_node()
+        if given.get_type_name() == "Constant":
+            threshold = np.nextafter(given.get_data().astype(np.float32), np.float32(np.inf))
+            node.input(3).replace_source_output(_library().opset1.constant(threshold).output(0))
 
 
 def _shape(port: Any) -> Shape | None:

@@ -17,6 +17,8 @@ from requant.errors import FormatError, InputError
 
 #: File name endings that are taken for images.
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"})
+#: Where a model's file keeps the preprocessing of its images.
+METADATA_KEY = "requant.preprocess"
 #: Larger images are refused before they are decoded (decompression bombs).
 MAX_PIXELS = 200_000_000
 

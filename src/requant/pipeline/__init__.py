@@ -6,5 +6,6 @@ The only place where the rooms are strung together.
 from __future__ import annotations
 
 from requant.pipeline.model import Compiled, Model, load, parameters
+from requant.pipeline.quantize import QuantizedModel, quantize
 
-__all__ = ["Compiled", "Model", "load", "parameters"]
+__all__ = ["Compiled", "Model", "QuantizedModel", "load", "parameters", "quantize"]

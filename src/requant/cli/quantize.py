@@ -1,0 +1,150 @@
+"""``requant quantize``: a float model as INT8, verified beside its source."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import click
+
+from requant.cli import EXIT_GOAL_MISSED, show
+from requant.cli.arguments import (
+    engine_option,
+    image_options,
+    json_option,
+    model_options,
+    open_model,
+    preprocess_from,
+)
+from requant.errors import InputError
+from requant.formats.dataset import Dataset, open_files
+from requant.formats.images import METADATA_KEY
+from requant.pipeline import Model
+from requant.pipeline.quantize import quantize
+from requant.quant.calibrators import calibrators
+from requant.quant.plan import MODES
+
+
+@click.command(name="quantize")
+@model_options
+@click.option(
+    "--data",
+    required=False,
+    metavar="PATH",
+    help="Calibration samples: a folder of images, an .npz with an array per input, a .rec, or 'batches/*.npy'.",
+)
+@image_options
+@click.option("--samples", type=click.IntRange(1), help="Use at most this many samples.")
+@click.option("--batch", type=click.IntRange(1), default=16, show_default=True, help="Samples a run.")
+@click.option("--held-out", metavar="PATH", help="Samples to verify on; the last fifth of --data by default.")
+@click.option("--mode", type=click.Choice(MODES), default="best", show_default=True, help="Which layers become INT8.")
+@click.option("--calib", "calibrator", type=click.Choice(list(calibrators())), default="auto", show_default=True)
+@engine_option
+@click.option("--exclude", multiple=True, metavar="NAME", help="Leave in float: a node, scope or glob. Repeatable.")
+@click.option("--exclude-op", multiple=True, metavar="TYPE", help="Leave this operator type in float. Repeatable.")
+@click.option("--table", metavar="FILE", help="Calibration table: used if it is there (no data is run), else written.")
+@click.option("--skip-bad", is_flag=True, help="Leave out samples that make NaN or Inf, instead of stopping.")
+@click.option("--max-drop", type=float, metavar="POINTS", help="Percent points of agreement that may be lost.")
+@click.option("--min-speedup", type=float, metavar="TIMES", help="How many times faster than float it must be.")
+@click.option("--min-sqnr", type=float, metavar="DB", help="Least signal to quantization noise of the outputs.")
+@click.option("--time-batch", "batches", type=click.IntRange(1), multiple=True, default=(1,), show_default=True)
+@click.option("--plan", "show_plan", is_flag=True, help="Print the decision for every node, with its reason.")
+@click.option("-o", "--output", required=True, metavar="FILE.onnx", help="The file to write.")
+@json_option
+def command(
+    model: str,
+    params: str | None,
+    epoch: int | None,
+    shapes: Any,
+    data: str | None,
+    samples: int | None,
+    batch: int,
+    held_out: str | None,
+    mode: Any,
+    calibrator: str,
+    engine: str,
+    exclude: tuple[str, ...],
+    exclude_op: tuple[str, ...],
+    table: str | None,
+    skip_bad: bool,
+    max_drop: float | None,
+    min_speedup: float | None,
+    min_sqnr: float | None,
+    batches: tuple[int, ...],
+    show_plan: bool,
+    output: str,
+    as_json: bool,
+    **image: Any,
+) -> None:
+    """Quantize MODEL to INT8: plan, calibrate, write QDQ ONNX, and verify it beside the float model.
+
+    Nobody names calibration layers: the tensors that will be quantized are found, and only those are observed. Samples
+    that calibration does not see judge the result. Preprocessing is remembered in the file; run and bench use it.
+
+    If a goal (--max-drop, --min-speedup, --min-sqnr) is missed, other calibrators are tried and then the worst layers
+    are returned to float; the best model seen is written, and the exit status is 3.
+
+    \b
+    Examples:
+      requant quantize net --data photos/ --size 224 --mean 127 --std 128 -o net-int8.onnx
+      requant quantize net --data calib.npz --calib entropy --mode smart --table net.calib.json -o net-int8.onnx
+      requant quantize net.onnx --data calib.npz --max-drop 0.5 --min-speedup 1.5 -o net-int8.onnx
+    """
+    loaded = open_model(model, params, epoch, shapes)
+    if not output.endswith(".onnx"):
+        raise InputError("the output is an ONNX file", where="-o", got=output, expected="a name that ends in .onnx")
+    source, prepared = _dataset(loaded, data, image)
+    judged = _dataset(loaded, held_out, image)[0]
+    metadata = {METADATA_KEY: prepared} if prepared else None
+    with show.progress() as bar:
+        task = bar.add_task("calibrating", total=None)
+        made = quantize(
+            loaded,
+            source,
+            mode=mode,
+            calibrator=calibrator,
+            engine=engine,
+            exclude=exclude,
+            exclude_ops=exclude_op,
+            samples=samples,
+            batch=batch,
+            table=table,
+            held_out=judged,
+            max_drop=max_drop,
+            min_speedup=min_speedup,
+            min_sqnr=min_sqnr,
+            policy="skip" if skip_bad else "error",
+            batches=batches,
+            metadata=metadata,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    made.save(output)
+    report = made.report
+    if as_json:
+        show.as_json({"written": output, "report": None if report is None else report.as_dict()})
+    else:
+        if show_plan:
+            show.console().print(str(made.plan), markup=False, soft_wrap=True)
+        if report is not None:
+            show.table(f"{model} as INT8: {output}", ["", ""], report.rows())
+            if report.reasons:
+                rows = [(n, why) for why, n in report.reasons.items()]
+                show.table("Left in float, and why", ["nodes", "reason"], rows)
+        else:
+            show.console().print(f"Wrote {output}; it was not verified: there was no data to verify it on")
+    if report is not None and not report.met:
+        missed = "; ".join(f"{name}: {text}" for name, text in report.goals.items() if "MISSED" in text)
+        logging.getLogger(__name__).error("a goal was missed: %s", missed)
+        click.echo(f"requant: a goal was missed ({missed}); the best model seen was written to {output}", err=True)
+        sys.exit(EXIT_GOAL_MISSED)
+
+
+def _dataset(model: Model, path: str | None, image: dict[str, Any]) -> tuple[Dataset | None, str | None]:
+    """The dataset of a path, and its preprocessing as JSON where it is of images."""
+    if path is None:
+        return None, None
+    prepare = preprocess_from(model, **image)
+    found = open_files(path, model.input_names, prepare)
+    used = hasattr(found, "prepare")
+    return found, prepare.to_json() if used else None

@@ -1,0 +1,243 @@
+"""Calibration: run the float model over data and keep statistics of the tensors that a plan will quantize.
+
+Only those tensors are looked at, and they never leave the engine's memory as a whole: min and max are reduced inside
+the graph, histograms are counted in place. Statistics do not depend on how the data is cut into batches, so batches are
+cut small enough for the observed tensors of one to stay within a bounded memory.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from requant import engines
+from requant.engines.base import Engine, EngineOptions, Session
+from requant.engines.machine import usable_cores
+from requant.errors import CalibrationError
+from requant.formats.dataset import Batch, Dataset
+from requant.passes.rewrite import forget_names
+from requant.qmath import Range
+from requant.quant.calibrator import NonFiniteActivation
+from requant.quant.calibrators import calibrator as calibrator_of
+from requant.quant.histogram import MinMax
+from requant.quant.plan import Plan
+from requant.quant.table import CalibrationTable, NonFiniteEnds, Policy, fingerprint
+
+log = logging.getLogger(__name__)
+
+#: Bytes of observed tensors that one batch may hold.
+MEMORY = 192 * 2**20
+#: Share of the samples that ``auto`` keeps apart to judge candidate ranges by.
+HELD_OUT = 0.25
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A filled table, and how long it took."""
+
+    table: CalibrationTable
+    seconds: float
+
+
+def calibrate(
+    model: ir.Model,
+    plan: Plan,
+    data: Dataset,
+    *,
+    calibrator: str = "auto",
+    options: Mapping[str, float] | None = None,
+    engine: str = "openvino",
+    batch: int = 16,
+    policy: Policy = "error",
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> CalibrationTable:
+    """Observe the tensors of a plan over data.
+
+    Args:
+        model: the optimized float model that was planned.
+        plan: says which tensors to observe.
+        data: the calibration samples.
+        calibrator: ``naive``, ``entropy``, ``percentile``, ``mse`` or ``auto``.
+        options: the calibrator's own settings.
+        engine: what runs the float model.
+        batch: samples a run, at most; fewer where the observed tensors are large.
+        policy: ``error`` or ``skip`` for samples that make NaN or Inf.
+        threads: CPU threads for counting; all that are usable by default.
+        progress: called with (samples done, samples in all).
+    Returns:
+        A table with the model's fingerprint, ready to be saved, merged, or asked for ranges.
+    Raises:
+        NonFiniteActivation: NaN or Inf in an activation; the message names tensor, node and sample.
+        CalibrationError: there is no data, or it does not fit the model.
+    """
+    if len(data) == 0:
+        raise CalibrationError("there is no calibration data", where=data.what, expected="at least one sample")
+    made = CalibrationTable(plan.observed, calibrator, model=fingerprint(model), options=options)
+    observer = _Observer(model, plan.observed, made, engines.get(engine), policy, threads or usable_cores())
+    size = observer.batch_size(data, batch)
+    apart = int(len(data) * HELD_OUT) if calibrator == "auto" and len(data) >= 8 else 0
+    done = 0
+    start = time.perf_counter()
+    for part, held_out in ((data.part(0, len(data) - apart), False), (data.part(len(data) - apart, len(data)), True)):
+        for feeds in part.batches(size):
+            count = len(next(iter(feeds.values())))
+            observer.observe(feeds, done, held_out)
+            done += count
+            if progress is not None:
+                progress(done, len(data))
+    if made.skipped:
+        log.warning("%d of %d samples were skipped: they make NaN or Inf", made.skipped, len(data))
+    log.info(
+        "calibrated %d tensors with %r on %d samples in %.2f s",
+        len(made),
+        calibrator,
+        done,
+        time.perf_counter() - start,
+    )
+    return made
+
+
+class _Observer:
+    """Runs the model and feeds the table: ends that the graph reduces, or whole tensors looked at in place."""
+
+    def __init__(
+        self,
+        model: ir.Model,
+        tensors: Sequence[str],
+        table: CalibrationTable,
+        engine: Engine,
+        policy: Policy,
+        threads: int,
+    ) -> None:
+        self.model, self.table, self.engine, self.policy, self.threads = model, table, engine, policy, threads
+        inputs = {str(v.name) for v in model.graph.inputs}
+        self.fed = [t for t in tensors if t in inputs]
+        self.made = [t for t in tensors if t not in inputs]
+        self.reduces = calibrator_of(table.calibrator).needs is MinMax and policy == "error"
+        self.sessions: dict[tuple[tuple[int, ...], ...], Session] = {}
+        self.values = {str(v.name): v for n in model.graph for v in n.outputs}
+
+    def batch_size(self, data: Dataset, wanted: int) -> int:
+        """Samples a run, so that the observed tensors of one stay within bounds."""
+        if self.reduces:
+            return wanted
+        sample = data.samples(0, 1)
+        largest = max(v.nbytes for v in sample.values())
+        each = sum(self._bytes(t, largest) for t in self.made)
+        return max(1, min(wanted, MEMORY // max(1, each)))
+
+    def _bytes(self, tensor: str, otherwise: int) -> int:
+        shape = self.values[tensor].shape
+        dims = [] if shape is None else list(shape)[1:]
+        if shape is None or not all(isinstance(d, int) for d in dims):
+            return 4 * otherwise  # a guess on the safe side for most networks: wider than its input
+        return 4 * int(np.prod([int(d) for d in dims if isinstance(d, int)]))
+
+    def _session(self, feeds: Batch) -> Session:
+        key = tuple(a.shape for a in feeds.values())
+        if key not in self.sessions:
+            watched = reducing(self.model, self.made) if self.reduces else watching(self.model, self.made)
+            self.sessions[key] = self.engine.load(watched, EngineOptions(), {n: a.shape for n, a in feeds.items()})
+        return self.sessions[key]
+
+    def observe(self, feeds: Batch, first: int, held_out: bool) -> None:
+        """Add one batch. ``first`` is the number of its first sample, for messages."""
+        samples = len(next(iter(feeds.values())))
+        try:
+            if self.reduces:
+                self._observe_ends(feeds, samples)
+            elif self.made:
+                self._session(feeds).look(feeds, lambda outs: self._count(feeds, outs, samples, held_out))
+            else:
+                self._count(feeds, [], samples, held_out)
+        except NonFiniteActivation as fault:
+            raise self._named(fault, first) from fault
+
+    def _count(self, feeds: Batch, outs: list[np.ndarray], samples: int, held_out: bool) -> None:
+        batch = {**dict(zip(self.made, outs)), **{t: feeds[t] for t in self.fed}}
+        self.table.observe(batch, samples=samples, held_out=held_out, policy=self.policy, threads=self.threads)
+
+    def _observe_ends(self, feeds: Batch, samples: int) -> None:
+        ends: dict[str, tuple[float, float]] = {t: (float(feeds[t].min()), float(feeds[t].max())) for t in self.fed}
+        values = {t: feeds[t].size for t in self.fed}
+        poisoned = False
+        if self.made:
+            outs = self._session(feeds).run(feeds)
+            for i, tensor in enumerate(self.made):
+                low, high, total, size = (float(np.min(a)) for a in outs[4 * i : 4 * i + 4])
+                # Minimum and maximum may pass over a NaN; a sum cannot.
+                poisoned |= not np.isfinite(total)
+                ends[tensor], values[tensor] = (low, high), int(size)
+        try:
+            if poisoned:
+                raise NonFiniteEnds(self.made[0], float("nan"), float("nan"))
+            self.table.observe_ends(ends, samples=samples, values=values)
+        except NonFiniteEnds:
+            # Look again, at the tensors themselves: the message must name the tensor and the sample.
+            watched = watching(self.model, self.made)
+            session = self.engine.load(watched, EngineOptions(), {n: a.shape for n, a in feeds.items()})
+            session.look(feeds, lambda outs: self._count(feeds, outs, samples, False))
+            # Nothing there after all: the sum overflowed.
+            self._undo_count(samples)
+            self.table.observe_ends(ends, samples=samples, values=values)
+
+    def _undo_count(self, samples: int) -> None:
+        self.table.samples -= samples
+
+    def _named(self, fault: NonFiniteActivation, first: int) -> CalibrationError:
+        node = self.values[fault.tensor].producer() if fault.tensor in self.values else None
+        origin = "an input of the model" if node is None else f"node {node.name!r} ({node.op_type})"
+        where = f"tensor {fault.tensor!r}, {origin}"
+        sample = None if fault.sample is None else first + fault.sample
+        return CalibrationError(
+            fault.what,
+            where=where,
+            got=fault.got if sample is None else f"{fault.got}; sample {sample} of the data",
+            expected=fault.expected,
+            next=fault.next,
+        )
+
+
+def watching(model: ir.Model, tensors: Sequence[str]) -> ir.Model:
+    """The model with these tensors as its outputs, and nothing else."""
+    new = model.clone()
+    forget_names(new)
+    values = {str(v.name): v for n in new.graph for v in n.outputs}
+    new.graph.outputs.clear()
+    new.graph.outputs.extend(values[t] for t in tensors)
+    return new
+
+
+def reducing(model: ir.Model, tensors: Sequence[str]) -> ir.Model:
+    """The model with four numbers per tensor as outputs: minimum, maximum, sum, and how many values it has."""
+    new = watching(model, tensors)
+    watched = list(new.graph.outputs)
+    new.graph.outputs.clear()
+    for i, value in enumerate(watched):
+        for kind in ("ReduceMin", "ReduceMax", "ReduceSum", "Size"):
+            attributes = [] if kind == "Size" else [ir.AttrInt64("keepdims", 0)]
+            out = ir.Value(
+                name=f"requant.{kind}.{i}",
+                type=ir.TensorType(ir.DataType.INT64 if kind == "Size" else ir.DataType.FLOAT),
+                shape=ir.Shape([]),
+            )
+            new.graph.append(ir.Node("", kind, [value], attributes=attributes, outputs=[out], name=f"{out.name}.node"))
+            new.graph.outputs.append(out)
+    return new
+
+
+def ranges(table: CalibrationTable, plan: Plan, calibrator: str | None = None) -> dict[str, Range]:
+    """The ranges that a plan needs, from a table.
+
+    Raises:
+        CalibrationError: a tensor was not observed.
+    """
+    return table.ranges(plan.observed, calibrator, scheme=plan.scheme, threads=usable_cores())
