@@ -30,6 +30,7 @@ from requant.engines.base import (
     numpy_dtype,
     output_shape,
 )
+from requant.engines.openvino_reading import conform
 from requant.engines.wire import join, skeleton
 from requant.errors import EngineError, InputError
 from requant.scheme import OPENVINO, Scheme
@@ -104,8 +105,7 @@ class OpenVINO(Engine):
         try:
             graph = core.read_model(join(*skeleton(model)))
             _reshape(graph, inputs)
-            _keep_ties_in_order(graph)
-            _keep_equal_overlaps(graph)
+            conform(graph, _library())
             compiled = core.compile_model(graph, "CPU", config)
             granted = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
             flights = int(compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
@@ -358,39 +358,6 @@ def _reshape(graph: Any, inputs: tuple[TensorSpec, ...]) -> None:
             shapes[port] = [d if isinstance(d, int) else -1 for d in shape]
     if shapes:
         graph.reshape(shapes)
-
-
-def _keep_ties_in_order(graph: Any) -> None:
-    """ONNX orders equal elements by index, which OpenVINO can do but its ONNX reader does not ask for."""
-    for node in graph.get_ops():
-        if node.get_type_name() != "TopK" or node.get_attributes().get("stable", True):
-            continue
-        given = node.get_attributes()
-        stable = _library().opset11.topk(
-            node.input_value(0),
-            node.input_value(1),
-            given["axis"],
-            given["mode"],
-            given["sort"],
-            str(given["index_element_type"]),
-            True,
-        )
-        stable.set_friendly_name(node.get_friendly_name())
-        for old, new in zip(node.outputs(), stable.outputs()):
-            names = old.get_names()
-            old.replace(new)
-            new.set_names(names)
-
-
-def _keep_equal_overlaps(graph: Any) -> None:
-    """ONNX suppresses a box whose IoU is greater than the threshold, OpenVINO one whose IoU reaches it."""
-    for node in graph.get_ops():
-        if node.get_type_name() != "NonMaxSuppression":
-            continue
-        given = node.input_value(3).get_node()
-        if given.get_type_name() == "Constant":
-            threshold = np.nextafter(given.get_data().astype(np.float32), np.float32(np.inf))
-            node.input(3).replace_source_output(_library().opset1.constant(threshold).output(0))
 
 
 def _shape(port: Any) -> Shape | None:

@@ -1,0 +1,120 @@
+"""Where OpenVINO reads an ONNX graph otherwise than ONNX says, and what is done about it.
+
+Works on OpenVINO's own graph, between reading and compiling. The library comes as an argument: ``openvino.py`` alone
+imports it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+#: OpenVINO's own stable TopK compares every element with every one kept; up to this many comparisons that is fastest.
+_FEW_COMPARISONS = 16384
+#: Pairs of (group, place) up to this number of places fit into int32.
+_MOST_PLACES = 46340
+
+
+def conform(graph: Any, library: Any) -> None:
+    """Make a graph, as OpenVINO has read it, mean what the ONNX graph means.
+
+    Args:
+        graph: ``openvino.Model``, changed in place.
+        library: the ``openvino`` module.
+    """
+    for node in graph.get_ops():
+        kind = node.get_type_name()
+        if kind == "TopK":
+            _keep_ties_in_order(node, library.opset11)
+        elif kind == "NonMaxSuppression":
+            _keep_equal_overlaps(node, library.opset11)
+
+
+def _keep_equal_overlaps(node: Any, ops: Any) -> None:
+    """ONNX suppresses a box whose IoU is greater than the threshold, OpenVINO one whose IoU reaches it."""
+    given = node.input_value(3).get_node()
+    if given.get_type_name() == "Constant":
+        threshold = np.nextafter(given.get_data().astype(np.float32), np.float32(np.inf))
+        # Arithmetic may flush subnormal numbers to zero.
+        threshold = np.maximum(threshold, np.finfo(np.float32).tiny)
+        node.input(3).replace_source_output(ops.constant(threshold).output(0))
+
+
+def _keep_ties_in_order(node: Any, ops: Any) -> None:
+    """ONNX Runtime orders equal elements by index, which OpenVINO can do but its ONNX reader does not ask for."""
+    given = node.get_attributes()
+    if given.get("stable", True) or not node.output(1).get_target_inputs():
+        return
+    axis, mode, kind = int(given["axis"]), given["mode"], str(given["index_element_type"])
+    count = node.input_value(1).get_node()
+    size = node.input_value(0).get_partial_shape()[axis]
+    k = int(count.get_data()) if count.get_type_name() == "Constant" else 0
+    places = _MOST_PLACES if size.is_static and given["sort"] == "value" else 0
+    if (size.is_static and size.get_length() * k <= _FEW_COMPARISONS) or not 0 < k <= places:
+        stable = ops.topk(node.input_value(0), node.input_value(1), axis, mode, given["sort"], kind, True)
+        outputs = stable.outputs()
+        stable.set_friendly_name(node.get_friendly_name())
+    else:
+        outputs = _stable(ops, node.input_value(0), k, axis, mode, kind)
+    for old, new in zip(node.outputs(), outputs):
+        names = old.get_names()
+        old.replace(new)
+        new.set_names(names)
+
+
+def _stable(ops: Any, x: Any, k: int, axis: int, mode: str, kind: str) -> list[Any]:
+    """A stable TopK of the fast, unstable ones: equal values are put in order by a second sort of (group, place)."""
+    rank = len(x.get_partial_shape())
+    last = [i for i in range(rank) if i != axis] + [axis]
+    moved = ops.transpose(x, last) if axis != rank - 1 else x
+    end = rank - 1
+    places = None
+    ordered = moved if not x.get_element_type().is_real() else _without_nan(ops, moved, mode)
+    if int(x.get_partial_shape()[axis].get_length()) > k:
+        places = _chosen(ops, ordered, k, end, mode)
+        ordered = ops.gather_elements(ordered, places, end)
+    best = ops.topk(ordered, np.int32(k), end, mode, "value", "i32", False)
+    value, place = best.output(0), best.output(1)
+    ends = np.array([end], np.int32)
+    if k > 1:
+        before = ops.slice(value, *(np.array([n], np.int32) for n in (0, k - 1, 1)), ends)
+        after = ops.slice(value, *(np.array([n], np.int32) for n in (1, k, 1)), ends)
+        new_group = ops.convert(ops.not_equal(before, after), "i32")
+        group = ops.pad(ops.cumsum(new_group, np.int32(end)), *_in_front(end), "constant", np.int32(0))
+        start = ops.multiply(group, np.int32(k))
+        pairs = ops.topk(ops.add(start, place), np.int32(k), end, "min", "value", "i32", False).output(0)
+        place = ops.subtract(pairs, start).output(0)  # groups come in order as they were; division is not exact here
+    if places is not None:
+        place = ops.gather_elements(places, place, end).output(0)
+    value = ops.gather_elements(moved, place, end)
+    found = [value, ops.convert(place, kind)]
+    if axis != rank - 1:
+        back = [int(i) for i in np.argsort(last)]
+        found = [ops.transpose(f, back) for f in found]
+    return [f.output(0) for f in found]
+
+
+def _in_front(end: int) -> tuple[Any, Any]:
+    """Pads that put one element in front of the last axis."""
+    return np.array([0] * end + [1], np.int32), np.zeros(end + 1, np.int32)
+
+
+def _without_nan(ops: Any, x: Any, mode: str) -> Any:
+    """NaN as the worst of values, so that comparisons always find as many elements as are asked for."""
+    worst = ops.constant(np.float32(-np.inf if mode == "max" else np.inf))
+    return ops.select(ops.equal(x, x), x, ops.convert_like(worst, x))
+
+
+def _chosen(ops: Any, x: Any, k: int, end: int, mode: str) -> Any:
+    """Indices (int32, ascending) of the k best along the last axis, the first ones of those that equal the k-th."""
+    best = ops.topk(x, np.int32(k), end, mode, "value", "i32", False).output(0)
+    one, axis = np.array([1], np.int32), np.array([end], np.int32)
+    worst = ops.slice(best, np.array([k - 1], np.int32), np.array([k], np.int32), one, axis)
+    better = ops.greater(x, worst) if mode == "max" else ops.less(x, worst)
+    equal = ops.equal(x, worst)
+    wanted = ops.subtract(np.int32(k), ops.reduce_sum(ops.convert(better, "i32"), axis, True))
+    first = ops.less_equal(ops.cumsum(ops.convert(equal, "i32"), np.int32(end)), wanted)
+    found = ops.non_zero(ops.logical_or(better, ops.logical_and(equal, first)), "i32")
+    index = ops.gather(found, np.int32(end), np.int32(0))
+    return ops.reshape(index, ops.shape_of(best, "i32"), False)
