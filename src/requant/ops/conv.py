@@ -74,6 +74,18 @@ def check_rank(g: Emit, data: Value, kernel: Ints) -> None:
         )
 
 
+def check_channels(g: Emit, data: Value, channels: int | None, where: str) -> None:
+    """Raise ShapeError if data (N, C, ...) has other channels than the weight was made for."""
+    have = g.dims(data)[1]
+    if have is not None and channels is not None and have != channels:
+        raise ShapeError(
+            "the data's channels are not those of the weight",
+            where=g.node,
+            got=f"{have} channels",
+            expected=f"{channels}, {where}",
+        )
+
+
 def bias_names(a: ConvolutionAttrs | FullyConnectedAttrs | DeconvolutionAttrs) -> tuple[str, ...]:
     return ("data", "weight") if a.no_bias else ("data", "weight", "bias")
 
@@ -114,6 +126,8 @@ def convolution(g: Emit, a: ConvolutionAttrs, data: Value, weight: Value, bias: 
     last = channels_last(a.layout)
     if last:
         data, weight = channels_to_front(g, data), channels_to_front(g, weight)
+    inner = g.dims(weight)[1]
+    check_channels(g, data, None if inner is None else inner * a.num_group, "weight's dimension 1 times num_group")
     pads = spatial(a.pad, n, 0, "pad", g.node)
     out = g.in_float32(
         "Conv",
@@ -198,6 +212,7 @@ def deconvolution(g: Emit, a: DeconvolutionAttrs, data: Value, weight: Value, bi
     last = channels_last(a.layout)
     if last:
         data, weight = channels_to_front(g, data), channels_to_front(g, weight)
+    check_channels(g, data, g.dims(weight)[0], "weight's dimension 0")
     before, after, grow = _deconv_pads(g, a, data)
     out = g.in_float32(
         "ConvTranspose",
