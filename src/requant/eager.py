@@ -92,7 +92,7 @@ def lower_one(
     op: OpDef, attrs: Attrs, inputs: Sequence[tuple[np.dtype, Sequence[int | str]]]
 ) -> tuple[ir.Model, list[int]]:
     """A one-op model with inputs ``in0``... and outputs ``out0``..., and which inputs it really reads."""
-    g = Emit(op.name)
+    g = Emit(op.name, exact=True)
     g.mx_op = op.name
     names = op.input_names(attrs, len(inputs))
     needed = [n for n in names if n not in op.labels]
@@ -105,13 +105,14 @@ def lower_one(
         out = g("Identity", out) if out.producer() is None or out in outputs else out
         out.name = f"out{i}"
         outputs.append(out)
-    read = {id(v) for node in g.nodes for v in node.inputs if v is not None}
+    nodes = g.needed(outputs)
+    read = {id(v) for node in nodes for v in node.inputs if v is not None}
     used = [i for i, v in enumerate(values) if id(v) in read]
     initializers = [v for v in g.initializers.values() if id(v) in read]
     graph = ir.Graph(
         [v for i in used if (v := values[i]) is not None],
         outputs,
-        nodes=g.nodes,
+        nodes=nodes,
         initializers=initializers,
         opset_imports={"": OPSET},
         name=op.name,

@@ -110,7 +110,8 @@ def input_dims(
     shapes: dict[str, Shape] = {n: tuple(p.shape) for n, p in params.items() if n in variables}
     for name, dims in given.items():
         shapes[name] = tuple(d if isinstance(d, int) and d > 0 else 0 for d in dims)
-    found = infer(symbol, shapes, partial=True, declared=True)
+    types = {n: p.dtype for n, p in params.items() if n in variables}
+    found = infer(symbol, shapes, types, partial=True, declared=True)
     by_name = {n.name: found.shape(n) for n in symbol.variables()}
     for name in free:
         known = by_name.get(name)
@@ -180,7 +181,7 @@ def to_onnx(
     graph = ir.Graph(
         list(inputs.values()),
         outputs,
-        nodes=g.nodes,
+        nodes=g.needed(outputs),
         initializers=_used(g),
         opset_imports={"": OPSET},
         name=name,

@@ -10,13 +10,15 @@ or ``g.dim``, which raise ``NeedsShape``; the caller then lowers again with all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import shape_inference
+from onnx.reference import ReferenceEvaluator
 
 from requant.errors import DTypeError, RequantError, ShapeError
 
@@ -59,15 +61,24 @@ class Emit:
 
     Args:
         node: name of the MXNet node that is being lowered; becomes ``metadata_props["mx.node"]``.
+        exact: quantized operators compute MXNet's integers bit for bit (calls on arrays). Otherwise they become what
+            engines run as int8 kernels, and an integer may differ by one step where a rounding is a tie.
+
+    Attributes:
+        reals: float values of the real numbers that integers stand for: by integers and scale (the bytes of its array,
+            empty for an int32 accumulator).
     """
 
-    def __init__(self, node: str = "") -> None:
+    def __init__(self, node: str = "", *, exact: bool = False) -> None:
         self.nodes: list[ir.Node] = []
         self.initializers: dict[str, Value] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
         self._taken: set[str] = set()
         self.node = node
         self.mx_op = ""
+        self.exact = exact
+        self.reals: dict[tuple[Value, bytes], Value] = {}
+        self._folding = False
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -127,6 +138,12 @@ class Emit:
         values = [self._as_value(x, like) for x in inputs]
         while values and values[-1] is None:
             values.pop()
+        if self._folding and all(v is None or v.const_value is not None for v in values):
+            return self._fold(op_type, n_outputs, values, attributes)
+        for value in values:
+            if value is not None and value.const_value is not None and value.name not in self.initializers:
+                value.name = self.unique(value.name or "const")
+                self.initializers[value.name] = value
         base = f"{self.node}/{op_type}" if self.node else op_type
         name = self.unique(base)
         outs = [ir.Value(name=name if n_outputs == 1 else f"{name}:{i}") for i in range(n_outputs)]
@@ -152,12 +169,68 @@ class Emit:
         cast = [self.cast(x, np.float32) if isinstance(x, ir.Value) and self.dtype(x) == dtype else x for x in inputs]
         return self.cast(self(op_type, *cast, **attributes), dtype)
 
+    @contextlib.contextmanager
+    def folding(self) -> Iterator[None]:
+        """Within: what depends on constants alone is computed at once, by ONNX's reference implementation.
+
+        For arithmetic on parameters and ranges, which are constants in a graph and inputs in a call on arrays.
+        """
+        before, self._folding = self._folding, True
+        try:
+            yield
+        finally:
+            self._folding = before
+
+    def _fold(
+        self, op_type: str, n_outputs: int, values: Sequence[Value | None], attributes: dict[str, Any]
+    ) -> tuple[Value, ...]:
+        """Constants for the outputs of a node; they join the graph when a node reads them."""
+        names = ["" if v is None else f"i{i}" for i, v in enumerate(values)]
+        outs = [f"o{i}" for i in range(n_outputs)]
+        node = ir.Node(
+            "",
+            op_type,
+            [None if v is None else ir.Value(name=n) for n, v in zip(names, values)],
+            attributes=[_attribute(k, v) for k, v in attributes.items() if v is not None],
+            outputs=[ir.Value(name=n) for n in outs],
+        )
+        run = ReferenceEvaluator(ir.serde.serialize_node(node), opsets={"": OPSET})
+        feeds = {n: v.const_value.numpy() for n, v in zip(names, values) if v is not None and v.const_value is not None}
+        with np.errstate(all="ignore"):
+            arrays = run.run(outs, feeds)
+        made = []
+        for array in arrays:
+            tensor = ir.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)))
+            name = f"{self.node}/{op_type}" if self.node else op_type
+            value = ir.Value(
+                name=name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
+            )
+            made.append(value)
+        return tuple(made)
+
     def _as_value(self, x: object, like: Value | None) -> Value | None:
         if x is None or isinstance(x, ir.Value):
             return x
         if isinstance(x, (bool, int, float)) and like is not None:
             return self.const(x, like)
         return self.const(x)
+
+    def needed(self, outputs: Iterable[Value]) -> list[ir.Node]:
+        """The nodes that ``outputs`` depend on, in order; the others are cut off from what they read.
+
+        Quantized operators offer both integers and the real numbers they stand for; mostly one of them is read.
+        """
+        wanted = set(outputs)
+        kept: list[ir.Node] = []
+        for node in reversed(self.nodes):
+            if any(out in wanted for out in node.outputs):
+                wanted.update(v for v in node.inputs if v is not None)
+                kept.append(node)
+            else:
+                for i in range(len(node.inputs)):
+                    node.replace_input_with(i, None)
+        self.nodes = kept[::-1]
+        return self.nodes
 
     def _infer(self, node: ir.Node) -> None:
         schema = onnx.defs.get_schema(node.op_type, OPSET, node.domain)

@@ -53,6 +53,8 @@ class OpDef:
         output_suffixes: how list_outputs names them; by default ``output`` or ``output0``, ``output1``, ...
         aux: input names that are auxiliary states (not arguments).
         variadic: name of the attribute that counts the inputs (``num_args``), if the op takes any number of them.
+        by_count: names of the inputs by their count, for operators whose attributes do not tell which inputs there are
+            (fused operators: the nested graph does). ``inputs`` then is not looked at.
         optional: input names that may be left out when a symbol is composed, without a variable being made for them.
         labels: input names that matter in training alone; they are cut at inference.
         hidden_outputs: number of outputs that the op has besides the visible ones (BatchNorm: mean and var), or a
@@ -73,6 +75,7 @@ class OpDef:
     named_outputs: bool = False
     aux: tuple[str, ...] = ()
     variadic: str | None = None
+    by_count: Callable[[Any, int | None], tuple[str, ...]] | None = None
     optional: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     hidden_outputs: int | Callable[[Any], int] = 0
@@ -91,6 +94,8 @@ class OpDef:
 
     def input_names(self, attrs: Any, count: int | None = None) -> tuple[str, ...]:
         """Input names for these attributes; for a variadic op ``count`` of them."""
+        if self.by_count is not None:
+            return self.by_count(attrs, count)
         if self.variadic is not None:
             n = count if count is not None else int(getattr(attrs, self.variadic, 0) or 0)
             if callable(self.inputs):

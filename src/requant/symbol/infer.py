@@ -159,7 +159,9 @@ def _sweep(symbol: Symbol, found: Inferred) -> tuple[bool, bool]:
             continue
         shapes = [found.shape(n, i) for n, i in node.inputs]
         first = next((t for n, i in node.inputs if (t := found.dtype(n, i)) is not None), np.dtype(np.float32))
-        dtypes = [found.dtype(n, i) or first for n, i in node.inputs]
+        known = {name: found.dtype(n, i) for name, (n, i) in zip(node.input_names, node.inputs)}
+        told = {} if node.op.param_types is None else node.op.param_types(node.parsed, known)
+        dtypes = [found.dtype(n, i) or told.get(name, first) for name, (n, i) in zip(node.input_names, node.inputs)]
         out_shapes, out_types = output_shapes(node, shapes, dtypes)
         for i, (shape, dtype) in enumerate(zip(out_shapes, out_types)):
             merged = merge(found.shape(node, i), shape, f"node {node.name!r} ({node.op.name})")
