@@ -145,11 +145,11 @@ def layers(pair: Pair, tensors: Sequence[str], data: Dataset) -> tuple[LayerErro
     return tuple(sorted(found, key=lambda e: e.sqnr))
 
 
-def speed(pair: Pair, sample: Batch, batch: int, seconds: float = SECONDS) -> Speed:
+def speed(pair: Pair, sample: Batch, batch: int) -> Speed:
     """Latency of both models by turns, on one sample repeated ``batch`` times."""
     feeds = {n: np.repeat(a[:1], batch, axis=0) for n, a in sample.items()}
     first, second = pair.on(feeds)
-    times = by_turns({"float": lambda: first.run(feeds), "int8": lambda: second.run(feeds)}, seconds, least=15)
+    times = by_turns({"float": lambda: first.run(feeds), "int8": lambda: second.run(feeds)}, SECONDS, least=15)
     return Speed(
         batch=batch,
         float_ms=1e3 * float(np.median(times["float"])),
