@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from requant.pipeline import Compiled, Model, QuantizedModel, load, quantize
+    from requant.pipeline.model import Compiled, Model, load
+    from requant.pipeline.quantize import QuantizedModel, quantize
 
 __all__ = ["Compiled", "Model", "QuantizedModel", "__version__", "load", "quantize"]
 

@@ -1,8 +1,9 @@
-"""Train the project's own small model with MXNet 1.9.1, on the 8x8 digits that come with scikit-learn (UCI, CC BY 4.0).
+"""Train the project's own small model with MXNet 1.9.1, on the 8x8 digits that come with scikit-learn.
 
-``python record_digits.py`` writes ``digits-symbol.json``, ``digits-0000.params`` and ``digits.npz`` (test images, labels and
-images for calibration) beside this file. The network has what quantization meets: a residual add, a depthwise
-convolution, batch normalization, pooling, a fully connected layer and a softmax head with a free label.
+The digits are UCI's, CC BY 4.0. ``python record_digits.py`` writes ``digits-symbol.json``, ``digits-0000.params`` and
+``digits.npz`` (test images, labels and images for calibration) beside this file. The network has what quantization
+meets: a residual add, a depthwise convolution, batch normalization, pooling, a fully connected layer and a softmax head
+with a free label.
 """
 
 import os
