@@ -11,14 +11,14 @@ or ``g.dim``, which raise ``NeedsShape``; the caller then lowers again with all 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 from onnx import shape_inference
-from onnx.reference import ReferenceEvaluator
 
 from requant.errors import DTypeError, RequantError, ShapeError
 
@@ -50,6 +50,42 @@ def _attribute(name: str, value: object) -> ir.Attr:
     if isinstance(value, ir.Graph):
         return ir.AttrGraph(name, value)
     raise TypeError(f"attribute {name}: no ONNX type for {type(value).__name__}")
+
+
+def _reduced(reduce: Any) -> Any:
+    def run(x: Any, axes: Any = None, keepdims: int = 1) -> Any:
+        return reduce(x, axis=None if axes is None else tuple(int(a) for a in axes), keepdims=bool(keepdims))
+
+    return run
+
+
+#: Arithmetic on parameters and ranges, for ``Emit.folding``: what these ONNX operators do, as they are used there.
+_ON_CONSTANTS: dict[str, Callable[..., Any]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Max": lambda *x: functools.reduce(np.maximum, x),
+    "Min": lambda *x: functools.reduce(np.minimum, x),
+    "Abs": np.abs,
+    "Neg": np.negative,
+    "Sqrt": np.sqrt,
+    "Reciprocal": lambda x: np.divide(x.dtype.type(1), x),
+    "Sign": np.sign,
+    "Floor": np.floor,
+    "Round": np.rint,
+    "Equal": np.equal,
+    "Where": np.where,
+    "Clip": np.clip,
+    "Cast": lambda x, to: x.astype(ir.DataType(to).numpy()),
+    "Reshape": lambda x, shape: x.reshape([x.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)]),
+    "Transpose": lambda x, perm: x.transpose(perm),
+    "ReduceMax": _reduced(np.max),
+    "ReduceMin": _reduced(np.min),
+}
+#: Operators whose output is like their (first) input, and those that broadcast: no need to ask ONNX for shapes.
+_ALIKE = frozenset({"Abs", "Neg", "Sqrt", "Reciprocal", "Sign", "Floor", "Round", "Relu", "Clip", "Identity"})
+_BROADCAST = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min"})
 
 
 class NeedsShape(RequantError):
@@ -139,7 +175,7 @@ class Emit:
         while values and values[-1] is None:
             values.pop()
         if self._folding and all(v is None or v.const_value is not None for v in values):
-            return self._fold(op_type, n_outputs, values, attributes)
+            return (self._fold(op_type, values, attributes),)
         for value in values:
             if value is not None and value.const_value is not None and value.name not in self.initializers:
                 value.name = self.unique(value.name or "const")
@@ -171,7 +207,7 @@ class Emit:
 
     @contextlib.contextmanager
     def folding(self) -> Iterator[None]:
-        """Within: what depends on constants alone is computed at once, by ONNX's reference implementation.
+        """Within: what depends on constants alone is computed at once.
 
         For arithmetic on parameters and ranges, which are constants in a graph and inputs in a call on arrays.
         """
@@ -181,32 +217,18 @@ class Emit:
         finally:
             self._folding = before
 
-    def _fold(
-        self, op_type: str, n_outputs: int, values: Sequence[Value | None], attributes: dict[str, Any]
-    ) -> tuple[Value, ...]:
-        """Constants for the outputs of a node; they join the graph when a node reads them."""
-        names = ["" if v is None else f"i{i}" for i, v in enumerate(values)]
-        outs = [f"o{i}" for i in range(n_outputs)]
-        node = ir.Node(
-            "",
-            op_type,
-            [None if v is None else ir.Value(name=n) for n, v in zip(names, values)],
-            attributes=[_attribute(k, v) for k, v in attributes.items() if v is not None],
-            outputs=[ir.Value(name=n) for n in outs],
-        )
-        run = ReferenceEvaluator(ir.serde.serialize_node(node), opsets={"": OPSET})
-        feeds = {n: v.const_value.numpy() for n, v in zip(names, values) if v is not None and v.const_value is not None}
+    def _fold(self, op_type: str, values: Sequence[Value | None], attributes: dict[str, Any]) -> Value:
+        """The constant that a node on constants computes; it joins the graph when a node reads it."""
+        arrays = [v.const_value.numpy() for v in values if v is not None and v.const_value is not None]
         with np.errstate(all="ignore"):
-            arrays = run.run(outs, feeds)
-        made = []
-        for array in arrays:
-            tensor = ir.Tensor(np.ascontiguousarray(array).reshape(np.shape(array)))
-            name = f"{self.node}/{op_type}" if self.node else op_type
-            value = ir.Value(
-                name=name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
-            )
-            made.append(value)
-        return tuple(made)
+            array = np.asarray(_ON_CONSTANTS[op_type](*arrays, **attributes))
+        tensor = ir.Tensor(np.ascontiguousarray(array).reshape(array.shape))
+        return ir.Value(
+            name=f"{self.node}/{op_type}" if self.node else op_type,
+            shape=ir.Shape(tensor.shape),
+            type=ir.TensorType(tensor.dtype),
+            const_value=tensor,
+        )
 
     def _as_value(self, x: object, like: Value | None) -> Value | None:
         if x is None or isinstance(x, ir.Value):
@@ -232,7 +254,30 @@ class Emit:
         self.nodes = kept[::-1]
         return self.nodes
 
+    def _infer_quickly(self, node: ir.Node) -> bool:
+        """Shape and dtype of the output of plain element-wise arithmetic; False if it is not that."""
+        first = node.inputs[0] if node.inputs else None
+        if first is None or first.shape is None or first.dtype is None:
+            return False
+        shape: ir.Shape = first.shape
+        if node.op_type in _BROADCAST:
+            shapes = []
+            for v in node.inputs:
+                if v is None or v.dtype != first.dtype or v.shape is None or not v.shape.is_static():
+                    return False
+                shapes.append(v.shape.numpy())
+            try:
+                shape = ir.Shape(np.broadcast_shapes(*shapes))
+            except ValueError:
+                return False  # ONNX says what is wrong
+        elif node.op_type not in _ALIKE:
+            return False
+        node.outputs[0].type, node.outputs[0].shape = ir.TensorType(first.dtype), ir.Shape(shape)
+        return True
+
     def _infer(self, node: ir.Node) -> None:
+        if self._infer_quickly(node):
+            return
         schema = onnx.defs.get_schema(node.op_type, OPSET, node.domain)
         types: dict[str, onnx.TypeProto] = {}
         data: dict[str, onnx.TensorProto] = {}

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from requant.attrs import Attrs
 from requant.errors import AttributeValueError, DTypeError
@@ -119,7 +120,7 @@ def integers(g: Emit, x: Value, dtype: np.dtype, low: Value, high: Value, levels
     return g("QuantizeLinear", x, g.const(np.float32(scale)), g.const(np.zeros((), dtype)))
 
 
-def restored(g: Emit, q: Value, scale: np.ndarray, axis: int | None = None) -> Value:
+def restored(g: Emit, q: Value, scale: npt.ArrayLike, axis: int | None = None) -> Value:
     """``q × scale``: a DequantizeLinear of constant scale, one for each value and scale."""
     scale = np.maximum(np.asarray(scale, np.float32), SMALLEST_SCALE)
     key = (q, scale.tobytes() + bytes(axis is not None))

@@ -183,10 +183,11 @@ def _full(shape: Shape | None) -> bool:
 def _follow(node: Node, have: Mapping[str, Shape | None]) -> Mapping[str, Shape]:
     """The shapes that the operator's rule derives. Raises ShapeError where a shape has too few dimensions for it."""
     assert node.op is not None
+    told = _follow_nested(node, have) if node.subgraphs else {}
     if node.op.param_shapes is None:
-        return {}
+        return told
     try:
-        return node.op.param_shapes(node.parsed, have)
+        return {**told, **node.op.param_shapes(node.parsed, have)}
     except IndexError:
         raise ShapeError(
             "an input has too few dimensions",
@@ -195,10 +196,19 @@ def _follow(node: Node, have: Mapping[str, Shape | None]) -> Mapping[str, Shape]
         ) from None
 
 
+def _follow_nested(node: Node, have: Mapping[str, Shape | None]) -> dict[str, Shape]:
+    """The shapes of a fused node's inputs that its nested graph tells; its variables are the first inputs, in order."""
+    graph = node.subgraphs[0]
+    pairs = list(zip(node.input_names, graph.variables()))
+    known = {v.name: s for n, v in pairs if (s := have.get(n)) is not None}
+    found = infer(graph, known, partial=True, declared=False)
+    return {n: s for n, v in pairs if (s := found.shape(v)) is not None}
+
+
 def _apply_rule(node: Node, found: Inferred) -> bool:
     """Let the operator's rule fill in shapes of its inputs (parameters, mostly)."""
     assert node.op is not None
-    if node.op.param_shapes is None:
+    if node.op.param_shapes is None and not node.subgraphs:
         return False
     have = {name: found.shape(n, i) for name, (n, i) in zip(node.input_names, node.inputs)}
     if all(_full(s) for s in have.values()):
