@@ -89,23 +89,33 @@ def at_most(g: Emit, k: int, x: Value, axis: int) -> Value:
     return g("Min", size, g.const(np.array([k]))) if known is None else g.const(np.array([min(k, int(known[0]))]))
 
 
-def _class_scores(g: Emit, score: Value, classes: Value, floor: float) -> Value:
-    """Scores (B, C, K) by class, ``floor`` where a box is of another class; classes are numbered as they occur.
+def _class_scores(g: Emit, score: Value, classes: Value, floor: float, known: int | None) -> Value:
+    """Scores (B, C, K) by class, ``floor`` where a box is of another class.
 
     Args:
-        classes: (B, K), of any integer values; those of boxes that are not valid do not count.
+        classes: (B, K) int64. Those of boxes that are not valid do not count.
+        known: C, if classes are below it; else they may have any values, and are numbered as they occur.
     """
-    first = g.slice(classes, [0], [1], [1])
-    counted = g("Where", g("Greater", score, floor), classes, first)
-    values, _, place, _ = g.multi("Unique", 4, counted, sorted=1)
-    place = reshape_to(g, g.set_shape(place, [total(sizes(g, score)).label]), [*sizes(g, score)], (score,))
-    number = g("Range", g.const(np.int64(0)), g.squeeze(g("Shape", values), [0]), g.const(np.int64(1)))
+    if known is not None:
+        place, number = classes, g.const(np.arange(known))
+    else:
+        first = g.slice(classes, [0], [1], [1])
+        counted = g("Where", g("Greater", score, floor), classes, first)
+        values, _, place, _ = g.multi("Unique", 4, counted, sorted=1)
+        place = reshape_to(g, g.set_shape(place, [total(sizes(g, score)).label]), [*sizes(g, score)], (score,))
+        number = g("Range", g.const(np.int64(0)), g.squeeze(g("Shape", values), [0]), g.const(np.int64(1)))
     same = g("Equal", g.unsqueeze(place, [1]), g.unsqueeze(number, [1]))
     return g("Where", same, g.unsqueeze(score, [1]), g.const(floor, score))
 
 
 def suppress(
-    g: Emit, boxes: Value, score: Value, classes: Value | None, overlap: float, floor: float
+    g: Emit,
+    boxes: Value,
+    score: Value,
+    classes: Value | None,
+    overlap: float,
+    floor: float,
+    known: int | None = None,
 ) -> tuple[Value, Value]:
     """Which boxes stay, and where they go.
 
@@ -113,12 +123,13 @@ def suppress(
         boxes: (B, K, 4) float32, corners, proper; in order of their scores.
         score: (B, K) float32, descending; boxes count only if it is greater than ``floor``.
         classes: (B, K) int64; boxes of different classes do not suppress each other. None: all do.
+        known: number of classes, if they are known to be below it.
         overlap: boxes stay up to this IoU with every better box that stays.
     Returns:
         Two int64 vectors, an element for each box that stays: its place among all B·K, and its new place there,
         behind the boxes of its batch that come before it. Their order is not determined.
     """
-    by_class = g.unsqueeze(score, [1]) if classes is None else _class_scores(g, score, classes, floor)
+    by_class = g.unsqueeze(score, [1]) if classes is None else _class_scores(g, score, classes, floor, known)
     count = g.size_of(score, [1])
     chosen = g(
         "NonMaxSuppression",
