@@ -10,6 +10,7 @@ from requant.errors import AttributeValueError, ShapeError
 from requant.ops.emit import Emit, Value
 from requant.ops.identity import root_of_size
 from requant.ops.registry import Shape, op
+from requant.ops.sizes import sizes
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def _scores(g: Emit, queries: Value, keys: Value) -> Value:
     """Scaled dot products: (N, heads, T, D) twice to (N · heads, T of queries, T of keys)."""
     product = g("MatMul", g("Div", queries, root_of_size(g, queries, 3)), g.transpose(keys, [0, 1, 3, 2]))
     rows, columns = g.dims(queries)[2], g.dims(keys)[2]
-    return g.reshape(
+    merged = g.reshape(
         product,
         [
             -1,
@@ -51,6 +52,8 @@ def _scores(g: Emit, queries: Value, keys: Value) -> Value:
             g.size_of(keys, [2]) if columns is None else columns,
         ],
     )
+    batch, heads, steps, _ = sizes(g, queries)
+    return g.set_shape(merged, [(batch * heads).label, steps.label, sizes(g, keys)[2].label])
 
 
 def _weighted(g: Emit, a: AttentionAttrs, attention: Value, values: Value) -> Value:

@@ -353,7 +353,7 @@ class Emit:
         """The array behind a constant or parameter, or None."""
         return None if x.const_value is None else x.const_value.numpy()
 
-    def set_shape(self, x: Value, dims: Iterable[int | str | None]) -> Value:
+    def set_shape(self, x: Value, dims: Iterable[int | str | ir.SymbolicDim | None]) -> Value:
         """State what inference could not find out: the shape of ``x``. A no-op where it is known already."""
         dims = list(dims)
         if x.shape is None or len(x.shape) != len(dims):

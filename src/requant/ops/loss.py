@@ -45,7 +45,8 @@ def softmax_output(g: Emit, a: SoftmaxOutputAttrs, data: Value, label: Value | N
         return g("Softmax", data, axis=-1)
     flat = g("Softmax", g("Flatten", data, axis=1), axis=-1)
     inner = g.dims(data)[1:]
-    return g.reshape(flat, [0, *(d for d in inner if d is not None)] if None not in inner else [g.size_of(data)])
+    out = g.reshape(flat, [0, *(d for d in inner if d is not None)] if None not in inner else [g.size_of(data)])
+    return g.set_shape(out, data.shape or ())
 
 
 @dataclass(frozen=True)

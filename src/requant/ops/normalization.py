@@ -285,6 +285,7 @@ def group_norm(g: Emit, a: GroupNormAttrs, data: Value, gamma: Value, beta: Valu
     out = g.in_float32("InstanceNormalization", grouped, scale, shift, epsilon=a.eps)
     inner = g.dims(data)[1:]
     out = g.reshape(out, [0, *(d for d in inner if d is not None)] if None not in inner else [g.size_of(data)])
+    g.set_shape(out, data.shape or ())
     if not per_group:
         out = g("Add", g("Mul", out, g.per_channel(gamma, rank)), g.per_channel(beta, rank))
     return (out, *_moments(g, grouped, [2], a.eps, keepdims=False)) if a.output_mean_var else out
@@ -337,5 +338,5 @@ def lrn(g: Emit, a: LRNAttrs, data: Value) -> Value:
     channels = g.dims(data)[1]
     square = g.reshape(g("Mul", data, data), [0, 1, g.size_of(data, [1]) if channels is None else channels, -1])
     mean = g.in_float32("AveragePool", square, kernel_shape=[size, 1], pads=[half, 0, half, 0], count_include_pad=1)
-    mean = g.reshape(mean, [g.size_of(data)])
+    mean = g.set_shape(g.reshape(mean, [g.size_of(data)]), data.shape or ())
     return g("Div", data, g("Pow", g("Add", g("Mul", mean, alpha), a.knorm), a.beta))

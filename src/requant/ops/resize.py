@@ -125,6 +125,14 @@ _SIZES: dict[str, Callable[[Emit, int | Value, float], int | Value]] = {
 }
 
 
+def _resize(g: Emit, data: Value, height: int | Value, width: int | Value, **attributes: object) -> Value:
+    """A Resize of images to a size; batch and channels stay."""
+    sizes = g.concat_sizes([height, width])
+    out = g.in_float32("Resize", data, None, None, sizes, axes=[2, 3], **attributes)
+    assert data.shape is not None
+    return g.set_shape(out, [*data.shape[:2], *(s if isinstance(s, int) else None for s in (height, width))])
+
+
 def _resize_inputs(a: BilinearResizeAttrs) -> tuple[str, ...]:
     return ("data", "like") if a.mode == "like" else ("data",)
 
@@ -159,10 +167,9 @@ def bilinear_resize(g: Emit, a: BilinearResizeAttrs, data: Value, like: Value | 
     for size in (height, width):
         if isinstance(size, int) and size < 1:
             raise ShapeError("the resized image would be empty", where=g.node, got=(height, width))
-    sizes = g.concat_sizes([_size(g, data, 0), _size(g, data, 1), height, width])
     # MXNet resizes to size 1 by taking the first row or column, which is what PyTorch did once.
     mode = "align_corners" if a.align_corners else "pytorch_half_pixel"
-    return g.in_float32("Resize", data, None, None, sizes, mode="linear", coordinate_transformation_mode=mode)
+    return _resize(g, data, height, width, mode="linear", coordinate_transformation_mode=mode)
 
 
 # -- upsampling ------------------------------------------------------------------------------------------------------
@@ -190,9 +197,19 @@ def _up_shapes(a: UpSamplingAttrs, shapes: Mapping[str, Shape | None]) -> dict[s
     return {"weight": (data[1], 1, kernel, kernel)}
 
 
+_NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+
+
+def _enlarged(g: Emit, data: Value, rows: int, columns: int) -> Value:
+    """Every pixel repeated that often."""
+    out = g.in_float32("Resize", data, None, np.array([1, 1, rows, columns], np.float32), **_NEAREST)
+    assert data.shape is not None
+    grown = [d * k if isinstance(d, int) else None for d, k in zip(data.shape[2:], (rows, columns))]
+    return g.set_shape(out, [*data.shape[:2], *grown])
+
+
 def _nearest(g: Emit, data: Value, height: int | Value, width: int | Value) -> Value:
     """Repeat pixels so that the image gets that size, a multiple of its own."""
-    attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     _, _, h, w = g.dims(data)
     if isinstance(height, int) and isinstance(width, int) and h is not None and w is not None:
         if height % h or width % w:
@@ -202,10 +219,8 @@ def _nearest(g: Emit, data: Value, height: int | Value, width: int | Value) -> V
                 got=f"{h} x {w}",
                 expected=f"a divisor of {height} x {width}",
             )
-        scales = np.array([1, 1, height // h, width // w], np.float32)
-        return g.in_float32("Resize", data, None, scales, **attributes)
-    sizes = g.concat_sizes([_size(g, data, 0), _size(g, data, 1), height, width])
-    return g.in_float32("Resize", data, None, None, sizes, **attributes)
+        return _enlarged(g, data, height // h, width // w)
+    return _resize(g, data, height, width, **_NEAREST)
 
 
 @op(
@@ -240,15 +255,7 @@ def up_sampling(g: Emit, a: UpSamplingAttrs, **inputs: Value) -> Value:
             group=a.num_filter,
         )
     first, *rest = inputs.values()
-    one = g.in_float32(
-        "Resize",
-        first,
-        None,
-        np.array([1, 1, a.scale, a.scale], np.float32),
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
+    one = _enlarged(g, first, a.scale, a.scale)
     if not rest:
         return one
     height, width = _size(g, one, 2), _size(g, one, 3)

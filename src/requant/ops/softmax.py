@@ -68,7 +68,8 @@ def _softmax(g: Emit, a: SoftmaxAttrs, data: Value, length: Value | None) -> Val
     inside = _within(g, data, length, axis)
     lowest = float(np.finfo(g.dtype(data)).min)
     out = g("Softmax", g("Where", inside, data, g.const(lowest, data)), axis=axis)
-    return g.cast(g("Where", inside, out, g.const(0.0, data)), wanted)
+    out = g.set_shape(g("Where", inside, out, g.const(0.0, data)), data.shape or ())
+    return g.cast(out, wanted)
 
 
 @op("softmax", "_npx_softmax", inputs=_inputs, param_shapes=_shapes)

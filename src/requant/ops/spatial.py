@@ -37,7 +37,8 @@ def _affine_grid(g: Emit, theta: Value, height: int, width: int) -> Value:
         x = np.full_like(x, -1.0)
     places = np.stack([x.ravel(), y.ravel(), np.ones(height * width)])
     mapped = g("MatMul", g.reshape(theta, [-1, 2, 3]), g.const(places, theta))
-    return g.reshape(mapped, [0, 2, height, width])
+    assert theta.shape is not None
+    return g.set_shape(g.reshape(mapped, [0, 2, height, width]), [theta.shape[0], 2, height, width])
 
 
 def _places(g: Emit, x: Value, axis: int) -> Value:
