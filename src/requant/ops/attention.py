@@ -18,8 +18,8 @@ class AttentionAttrs(Attrs):
     heads: int
 
 
-def _split(g: Emit, a: AttentionAttrs, x: Value, parts: int) -> list[Value]:
-    """(T, N, heads · parts · D) as ``parts`` values (N, heads, T, D)."""
+def _split(g: Emit, a: AttentionAttrs, x: Value, parts: int, wanted: tuple[int, ...]) -> list[Value]:
+    """(T, N, heads · parts · D) as values (N, heads, T, D), one for each of the ``wanted`` parts."""
     if a.heads < 1:
         raise AttributeValueError("heads", where=g.node, got=a.heads, expected="a positive number")
     if g.rank(x) != 3:
@@ -37,7 +37,7 @@ def _split(g: Emit, a: AttentionAttrs, x: Value, parts: int) -> list[Value]:
     depth = -1 if size is None else size // (a.heads * parts)
     headed = g.reshape(x, [0, 0, a.heads, parts, depth])
     moved = g.transpose(headed, [3, 1, 2, 0, 4])
-    return [g.squeeze(g.slice(moved, [i], [i + 1], [0]), [0]) for i in range(parts)]
+    return [g.squeeze(g.slice(moved, [i], [i + 1], [0]), [0]) for i in wanted]
 
 
 def _scores(g: Emit, queries: Value, keys: Value) -> Value:
@@ -69,7 +69,9 @@ def _weighted(g: Emit, a: AttentionAttrs, attention: Value, values: Value) -> Va
         ],
     )
     mixed = g.transpose(g("MatMul", headed, values), [2, 0, 1, 3])
-    return g.reshape(mixed, [0, 0, -1])
+    batch, heads, _, depth = sizes(g, values)
+    out = g.reshape(mixed, [0, 0, -1])
+    return g.set_shape(out, [sizes(g, attention)[1].label, batch.label, (heads * depth).label])
 
 
 @op(
@@ -79,7 +81,7 @@ def _weighted(g: Emit, a: AttentionAttrs, attention: Value, values: Value) -> Va
 )
 def selfatt_qk(g: Emit, a: AttentionAttrs, queries_keys_values: Value) -> Value:
     """Scores of self-attention: (T, N, heads · 3 · D) to (N · heads, T, T), queries divided by sqrt(D)."""
-    queries, keys, _ = _split(g, a, queries_keys_values, 3)
+    queries, keys = _split(g, a, queries_keys_values, 3, (0, 1))
     return _scores(g, queries, keys)
 
 
@@ -96,7 +98,7 @@ def _valatt_shapes(a: AttentionAttrs, shapes: Mapping[str, Shape | None]) -> dic
 )
 def selfatt_valatt(g: Emit, a: AttentionAttrs, queries_keys_values: Value, attention: Value) -> Value:
     """Values of self-attention mixed: (T, N, heads · 3 · D), (N · heads, T, T) to (T, N, heads · D)."""
-    return _weighted(g, a, attention, _split(g, a, queries_keys_values, 3)[2])
+    return _weighted(g, a, attention, _split(g, a, queries_keys_values, 3, (2,))[0])
 
 
 @op(
@@ -106,7 +108,7 @@ def selfatt_valatt(g: Emit, a: AttentionAttrs, queries_keys_values: Value, atten
 )
 def encdec_qk(g: Emit, a: AttentionAttrs, queries: Value, keys_values: Value) -> Value:
     """Scores of attention between two sequences: (T, N, heads · D), (S, N, heads · 2 · D) to (N · heads, T, S)."""
-    return _scores(g, _split(g, a, queries, 1)[0], _split(g, a, keys_values, 2)[0])
+    return _scores(g, _split(g, a, queries, 1, (0,))[0], _split(g, a, keys_values, 2, (0,))[0])
 
 
 @op(
@@ -116,4 +118,4 @@ def encdec_qk(g: Emit, a: AttentionAttrs, queries: Value, keys_values: Value) ->
 )
 def encdec_valatt(g: Emit, a: AttentionAttrs, keys_values: Value, attention: Value) -> Value:
     """Values of attention between two sequences: (S, N, heads · 2 · D), (N · heads, T, S) to (T, N, heads · D)."""
-    return _weighted(g, a, attention, _split(g, a, keys_values, 2)[1])
+    return _weighted(g, a, attention, _split(g, a, keys_values, 2, (1,))[0])

@@ -343,4 +343,7 @@ def crop(g: Emit, a: CropAttrs, data: Value, crop_like: Value | None = None) -> 
         starts.append(start)
         ends.append(end)
     axes = np.array([2, 3], np.int64)
-    return g("Slice", data, g.concat_sizes(starts), g.concat_sizes(ends), axes)
+    out = g("Slice", data, g.concat_sizes(starts), g.concat_sizes(ends), axes)
+    assert data.shape is not None
+    window = a.h_w if crop_like is None or crop_like.shape is None else crop_like.shape[2:]
+    return g.set_shape(out, [*data.shape[:2], *window])
