@@ -9,7 +9,7 @@ DequantizeLinear → Conv → … → QuantizeLinear with int8 weights, which en
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -255,13 +255,13 @@ class _Layer:
         weight.name = f"{self.chain.inputs['weight'].name}_int8"
         parts = [ranges.restored(g, weight, 1 / ws, axis=0)]
         if ds is not None:
-            x = ranges.real(g, self.data, *self.of_data)
             if self.bias is not None:
                 parts.append(self._restored_bias(multipliers, ws, ds))
-            x = convolution(g, self.attrs, x, *parts)
+            attrs, x = self._positions()
+            x = convolution(g, attrs, x, *parts)
         else:  # a range that only a run can tell: the convolution runs on plain integers, its result is scaled
             x = convolution(g, self.attrs, ranges.restored(g, self.data, np.ones((), np.float32)), *parts)
-            x = g("Mul", x, ranges.step(g, self.kind, *self.of_data))
+            x = g("Mul", x, g.reshape(ranges.step(g, self.kind, *self.of_data), [1] * self.rank))
             if self.bias is not None:
                 x = g("Add", x, g.per_channel(self.bias, self.rank))
         for step in self.chain.steps[: -1 if skip_last else None]:
@@ -270,6 +270,22 @@ class _Layer:
             else:
                 x = g("Add", x, ranges.real(g, step.other, *self.of[step.other]))
         return x
+
+    def _positions(self) -> tuple[ConvolutionAttrs, Value]:
+        """The data in real numbers. A kernel of one position that skips others gets only those it reads.
+
+        Both branches of a residual block begin so, and then share them; OpenVINO would compute such convolutions in
+        float, because it skips the positions before them by itself, between the quantizers.
+        """
+        g, attrs = self.g, self.attrs
+        x = ranges.real(g, self.data, *self.of_data)
+        if max(attrs.kernel) > 1 or max(attrs.stride or (1,)) == 1 or any(attrs.pad):
+            return attrs, x
+        key = (x, repr(attrs.stride).encode())
+        if key not in g.reals:
+            read = g("MaxPool", x, kernel_shape=list(attrs.kernel), strides=list(attrs.stride))
+            g.reals[key] = ranges.integers(g, read, self.kind, *self.of_data)
+        return replace(attrs, stride=()), ranges.real(g, g.reals[key], *self.of_data)
 
     def _restored_bias(self, multipliers: Value, ws: np.ndarray, ds: float) -> Value:
         """The bias as int32 in units of the sums, and back."""
