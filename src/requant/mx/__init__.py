@@ -20,8 +20,28 @@ _SHORT = {
     "sym": "symbol",
     "mod": "module",
     "rnd": "random",
+    "img": "image",
+    "viz": "visualization",
+    "kv": "kvstore",
+    "opt": "optimizer",
+    "np": "numpy",
+    "npx": "numpy_extension",
 }
 _MODULES = {
+    "alias",
+    "callback",
+    "contrib",
+    "engine",
+    "image",
+    "kvstore",
+    "lr_scheduler",
+    "numpy",
+    "numpy_extension",
+    "operator",
+    "optimizer",
+    "profiler",
+    "runtime",
+    "visualization",
     "attribute",
     "autograd",
     "base",
@@ -42,7 +62,16 @@ _MODULES = {
     "test_utils",
     "util",
 }
-_NAMES = {"AttrScope": "attribute", "is_np_array": "util", "is_np_shape": "util"}
+_NAMES = {
+    "AttrScope": "attribute",
+    "NDArray": "ndarray",
+    "gpu_memory_info": "context",
+    "install": "alias",
+    "is_np_array": "util",
+    "is_np_shape": "util",
+    "uninstall": "alias",
+    "waitall": "ndarray",
+}
 
 __all__ = ["Context", "MXNetError", "__version__", "cpu", "cpu_pinned", "current_context", "gpu", "num_gpus"]
 

@@ -50,7 +50,7 @@ class Initializer:
         """
         own = getattr(desc, "attrs", {}).get("__init__")
         if own:
-            create(own)._fill(arr)
+            create(own)._init_weight(desc, arr)
             return
         for endings, value in (
             (("weight",), None),
@@ -59,7 +59,7 @@ class Initializer:
         ):
             if desc.endswith(endings):
                 if value is None:
-                    self._fill(arr)
+                    self._init_weight(desc, arr)
                 else:
                     arr[:] = value
                 return
@@ -69,6 +69,10 @@ class Initializer:
             expected="a name that ends in weight, bias, gamma, beta, moving_mean or moving_var",
             next="sym.var(name, init=mx.init.Zero())",
         )
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        """Fill a weight, by name: what initializers of users override, as in MXNet."""
+        self._fill(arr)
 
     def _fill(self, arr: NDArray) -> None:
         """Fill a weight."""
@@ -191,6 +195,12 @@ _NAMES: dict[str, type[Initializer]] = {
     "msraprelu": MSRAPrelu,
     "bilinear": Bilinear,
 }
+
+
+def register(klass: type[Initializer]) -> type[Initializer]:
+    """Make a class known by its name in lower case; a decorator."""
+    _NAMES[klass.__name__.lower()] = klass
+    return klass
 
 
 def create(name: str | Initializer, **kwargs: Any) -> Initializer:
