@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from requant.pipeline.model import Compiled, Model, load
-    from requant.pipeline.quantize import QuantizedModel, quantize
+    from requant.pipeline.quantization import QuantizedModel, quantize
 
 __all__ = ["Compiled", "Model", "QuantizedModel", "__version__", "load", "quantize"]
 

@@ -21,7 +21,7 @@ from requant.errors import InputError
 from requant.formats.dataset import Dataset, open_files
 from requant.formats.images import METADATA_KEY
 from requant.pipeline import Model
-from requant.pipeline.quantize import quantize
+from requant.pipeline.quantization import quantize
 from requant.quant.calibrators import calibrators
 from requant.quant.plan import MODES
 

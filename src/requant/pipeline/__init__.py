@@ -5,7 +5,20 @@ The only place where the rooms are strung together.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from requant.pipeline.model import Compiled, Model, load, parameters
-from requant.pipeline.quantize import QuantizedModel, quantize
+
+if TYPE_CHECKING:
+    from requant.pipeline.quantization import QuantizedModel, quantize
 
 __all__ = ["Compiled", "Model", "QuantizedModel", "load", "parameters", "quantize"]
+
+
+def __getattr__(name: str) -> Any:
+    # Deferred: who runs a float model needs no calibrators and no passes.
+    if name in {"QuantizedModel", "quantize"}:
+        from requant.pipeline import quantization
+
+        return getattr(quantization, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
