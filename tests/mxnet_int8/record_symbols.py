@@ -57,7 +57,8 @@ def _graph(graph):
 
 
 def iterator(name):
-    return mx.io.NDArrayIter(networks.data(name), batch_size=networks.SHAPE[0], label=None)
+    label = np.zeros(networks.SHAPE[0] * networks.BATCHES, np.float32) if name == "chain" else None
+    return mx.io.NDArrayIter(networks.data(name), label, batch_size=networks.SHAPE[0])
 
 
 def main(wanted):
@@ -80,7 +81,7 @@ def main(wanted):
                     args,
                     aux,
                     data_names=networks.inputs(name),
-                    label_names=None,
+                    label_names=("softmax_label",) if name == "chain" else None,
                     ctx=mx.cpu(),
                     calib_mode=calibration,
                     calib_data=None if calibration == "none" else iterator(name),

@@ -15,6 +15,7 @@ from requant.errors import InputError, UnsupportedError
 from requant.formats import symbol_file
 from requant.mx.base import NotImplementedForSymbol
 from requant.ops import registry
+from requant.rewrite import fuse
 from requant.symbol import infer, tree
 
 if TYPE_CHECKING:
@@ -248,15 +249,30 @@ class Symbol(tree.Symbol):
         """The outputs for the given arrays, at once."""
         return list(self.bind(ctx, kwargs, aux_states=kwargs).forward())
 
+    def get_backend_symbol(self, backend: str) -> Symbol:
+        """The network as MXNet's oneDNN backends partition it: ``MKLDNN``, ``MKLDNN_QUANTIZE`` (or ``ONEDNN...``).
+
+        For files and for quantization in MXNet's words; requant's engines need none of it.
+
+        Raises:
+            QuantizationError: no such backend; the message lists them.
+        """
+        return Symbol(fuse.backend_symbol(self, backend).entries)
+
     def optimize_for(self, backend: str, *args: Any, **kwargs: Any) -> Symbol:
-        """Raises UnsupportedError: engines optimize by themselves when a model is compiled."""
+        """``get_backend_symbol`` for the backends that it knows.
+
+        Raises:
+            UnsupportedError: any other; engines optimize by themselves when a model is compiled.
+        """
+        if backend in fuse.BACKENDS:
+            return self.get_backend_symbol(backend)
         raise UnsupportedError(
             "graphs are not partitioned for a backend here",
             got=backend,
+            expected=", ".join(fuse.BACKENDS),
             next="requant's engines optimize when a model is compiled: requant.load(...).compile(engine=...)",
         )
-
-    get_backend_symbol = optimize_for
 
     def gradient(self, wrt: object) -> Symbol:
         """Raises UnsupportedError: requant does not train."""
