@@ -1,19 +1,21 @@
 """Entropy: the threshold whose int8 histogram differs least, in information, from the float one.
 
-MXNet's definition (``calib_mode='entropy'``), on a histogram that does not depend on the order of the data. Three
-things differ from MXNet on purpose, each where MXNet's answer is useless:
+MXNet's definition (``calib_mode='entropy'``), on a histogram that does not depend on the order of the data. Four
+things differ from MXNet on purpose:
 
 - bins are a power of two wide, so that there are 5,700 to 11,600 of them rather than 8001 (`requant.quant.histogram`);
 - if the smallest window that the search knows (1/32 of the range) already holds 99.9 % of the values that are not
   zero, the histogram is drawn over half the range, and again, until it does not: a lone outlier a thousand times the
   rest would otherwise leave a handful of integers for the rest;
 - where the values fall into a handful of bins (constants, masks, one-hot rows) there is no distribution to compare,
-  and the range is what was seen; MXNet takes its smallest window, or one that makes 0 and 1 share a merged bin.
+  and the range is what was seen; MXNet takes its smallest window, or one that makes 0 and 1 share a merged bin;
+- from 2^24 values on, where MXNet's float32 sums lose counts and their rounding alone picks the winner, the same
+  definition is evaluated in float64.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import ClassVar, Literal, final
 
 import numpy as np
 
@@ -29,6 +31,8 @@ _BINS = 8001
 _RESOLVED = 1e-3
 #: Fewer non-zero bins than this are no distribution.
 _FEWEST_BINS = 16
+#: Sums of fewer counts than this are exact in float32.
+_FLOAT32_COUNTS = 1 << 24
 
 
 @final
@@ -44,7 +48,8 @@ class EntropyCalibrator(Calibrator):
         bins = self.bins(quantized_bins)
         if len(bins.counts) < quantized_bins or np.count_nonzero(bins.counts) < _FEWEST_BINS:
             return around_zero(seen.absmax, scheme, seen)
-        found = find_threshold(bins.counts, bins.edges, quantized_bins)
+        rounding: Literal["float32", "float64"] = "float32" if self.statistic.count < _FLOAT32_COUNTS else "float64"
+        found = find_threshold(bins.counts, bins.edges, quantized_bins, rounding=rounding)
         return around_zero(found.value if np.isfinite(found.divergence) else seen.absmax, scheme, seen)
 
     def bins(self, quantized_bins: int) -> Bins:
