@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,25 +44,38 @@ class PoolingV1Attrs(Attrs):
 
 @dataclass(frozen=True)
 class Windows:
-    """Where windows lie: kernel, stride, the padding before, and the padding after.
+    """Where windows lie: kernel, stride, the padding before and after, per spatial dimension.
 
     Every MXNet convention becomes this one: windows at ``i · stride - before`` as long as they fit into the padded
-    data. ``full`` rounds the count of windows up, which is more padding at the end; so does ``same``.
+    data. ``full`` rounds the count of windows up, which is more padding at the end; so does ``same``. Engines want
+    padding smaller than the kernel: windows that see nothing but padding are left out here and counted in ``lead`` and
+    ``trail``; ``skip`` is what the first window that is left passes over.
     """
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+    lead: tuple[int, ...]
+    trail: tuple[int, ...]
+    skip: tuple[int, ...]
 
     @property
     def size(self) -> int:
         return product(self.kernel)
 
-    @property
-    def native(self) -> bool:
-        """Whether engines take the padding: it must be smaller than the kernel."""
-        return all(p < k for p, k in zip(self.before + self.after, self.kernel * 2))
+
+def _within_data(
+    g: Emit, kernel: int, stride: int, before: int, after: int, size: int
+) -> tuple[int, int, int, int, int]:
+    """before, after, lead, trail and skip of one dimension whose padding reaches beyond some window."""
+    count = (size + before + after - kernel) // stride + 1
+    lead = 0 if before < kernel else (before - kernel) // stride + 1
+    trail = max(0, count - -(-(size + before) // stride))
+    first, last = lead * stride - before, (count - trail - 1) * stride - before
+    if last < first:
+        raise ShapeError("no window of the pooling sees any data", where=g.node, got=f"stride {stride}, size {size}")
+    return max(-first, 0), max(last + kernel - size, 0), lead, trail, max(first, 0)
 
 
 def windows(g: Emit, a: PoolingAttrs | PoolingV1Attrs, data: Value) -> Windows:
@@ -68,6 +83,7 @@ def windows(g: Emit, a: PoolingAttrs | PoolingV1Attrs, data: Value) -> Windows:
 
     Raises:
         AttributeValueError: a count of numbers is wrong. ShapeError: the kernel is larger than the padded data.
+        NeedsShape: the sizes are needed to tell which windows see data.
     """
     n = g.rank(data) - 2
     if len(a.kernel) != n or not n:
@@ -77,76 +93,87 @@ def windows(g: Emit, a: PoolingAttrs | PoolingV1Attrs, data: Value) -> Windows:
     stride, pad = spatial(a.stride, n, 1, "stride", g.node), spatial(a.pad, n, 0, "pad", g.node)
     if a.pooling_convention == "same" and any(pad):
         raise AttributeValueError("pooling_convention 'same' takes no pad", where=g.node, got=pad, expected="no pad")
-    after = []
-    for k, s, p, d in zip(a.kernel, stride, pad, g.dims(data)[2:]):
-        if k < 1 or s < 1:
-            raise AttributeValueError("kernel and stride must be positive", where=g.node, got=(k, s))
+    found = []
+    for i, (k, s, p, d) in enumerate(zip(a.kernel, stride, pad, g.dims(data)[2:])):
+        if k < 1 or s < 1 or p < 0:
+            raise AttributeValueError(
+                "kernel and stride must be positive, pad not negative", where=g.node, got=(k, s, p)
+            )
         if d is not None and k > d + 2 * p and a.pooling_convention != "same":
             raise ShapeError("the kernel is larger than the data", where=g.node, got=k, expected=f"at most {d + 2 * p}")
         if a.pooling_convention == "valid":
-            after.append(p)
+            end = p
         elif a.pooling_convention == "full":  # one window more if a part of one is left
-            after.append(p + (s - 1 if d is None else (k - d - 2 * p) % s))
+            end = p + (s - 1 if d is None else (k - d - 2 * p) % s)
         else:  # as many windows as strides begin within the data
-            after.append(k - 1 if d is None else max(0, (d - 1) // s * s + k - d))
-    return Windows(a.kernel, tuple(stride), tuple(pad), tuple(after))
+            end = k - 1 if d is None else max(0, (d - 1) // s * s + k - d)
+        if max(p, end) < k:
+            found.append((p, end, 0, 0, 0))
+        else:
+            found.append(_within_data(g, k, s, p, end, g.dim(data, 2 + i)))
+    return Windows(a.kernel, tuple(stride), *zip(*found))
 
 
-def _padded(g: Emit, data: Value, before: tuple[int, ...], after: tuple[int, ...], value: float) -> Value:
-    pads = [0, 0, *before, 0, 0, *after]
-    return g("Pad", data, np.array(pads, np.int64), g.const(value, data)) if any(pads) else data
+def _pool(g: Emit, kind: str, data: Value, w: Windows, **attributes: int) -> Value:
+    """An ONNX pooling node over the windows that see data."""
+    if any(w.skip):
+        axes = [2 + i for i, n in enumerate(w.skip) if n]
+        data = g.slice(data, [n for n in w.skip if n], [np.iinfo(np.int64).max] * len(axes), axes)
+    return g.in_float32(
+        kind,
+        data,
+        kernel_shape=list(w.kernel),
+        strides=list(w.stride),
+        pads=list(w.before + w.after),
+        **attributes,
+    )
 
 
-def _pool(g: Emit, kind: str, data: Value, w: Windows, fill: float, **attributes: int) -> Value:
-    """An ONNX pooling node; padding that engines refuse becomes a Pad node with ``fill``."""
-    pads = w.before + w.after
-    if not w.native:
-        data, pads = _padded(g, data, w.before, w.after, fill), (0,) * len(pads)
-    return g.in_float32(kind, data, kernel_shape=list(w.kernel), strides=list(w.stride), pads=list(pads), **attributes)
-
-
-def _maximum(g: Emit, data: Value, w: Windows) -> Value:
-    return _pool(g, "MaxPool", data, w, float(np.finfo(g.dtype(data)).min))
+def _with_blank(g: Emit, out: Value, w: Windows, value: float) -> Value:
+    """The result with the windows that see nothing but padding put back."""
+    if not any(w.lead + w.trail):
+        return out
+    pads = [0, 0, *w.lead, 0, 0, *w.trail]
+    return g("Pad", out, np.array(pads, np.int64), g.const(value, out))
 
 
 def _mean_of_all(g: Emit, data: Value, w: Windows) -> Value:
     """The sum of a window divided by the kernel's size: padding counts as zeros."""
-    return _pool(g, "AveragePool", data, w, 0.0, count_include_pad=1)
+    return _pool(g, "AveragePool", data, w, count_include_pad=1)
+
+
+def _inside(g: Emit, data: Value, w: Windows, i: int, limit: int) -> Value:
+    """How many places of each window, along spatial dimension i, lie within the data and ``limit`` around it."""
+    k, s, b, e = w.kernel[i], w.stride[i], w.before[i], w.after[i]
+    size = g.dims(data)[2 + i]
+    if size is not None:
+        starts = np.arange((size - w.skip[i] + b + e - k) // s + 1) * s - b + w.skip[i]
+        return g.const(np.minimum(starts + k, size + limit) - np.maximum(starts, -limit))
+    length = g.squeeze(g.size_of(data, [2 + i]), [0])
+    count = g("Add", g("Div", g("Add", length, b + e - k), s), 1)
+    first = g("Sub", g("Mul", g("Range", g.const(np.int64(0)), count, g.const(np.int64(1))), s), b)
+    return g("Sub", g("Min", g("Add", first, k), g("Add", length, limit)), g("Max", first, -limit))
 
 
 def _share(g: Emit, data: Value, w: Windows, limit: tuple[int, ...]) -> Value:
-    """Which share of each window lies within the data and ``limit`` of padding on both sides, (1, 1, *out).
-
-    At least one place's worth, so that one can divide by it.
-    """
-    dims = g.dims(data)[2:]
-    if None in dims:
-        sizes = g.concat_sizes([1, 1, g.size_of(data, range(2, g.rank(data)))])
-        ones = g("Expand", g.const(1.0, data), sizes)
-        ones = _padded(g, ones, limit, limit, 1.0)
-        rest = tuple(p - q for p, q in zip(w.before + w.after, limit * 2))
-        ones = _padded(g, ones, rest[: len(limit)], rest[len(limit) :], 0.0)
-        plain = Windows(w.kernel, w.stride, (0,) * len(limit), (0,) * len(limit))
-        return g("Max", _mean_of_all(g, ones, plain), 1.0 / w.size)
-    share = np.ones((1, 1))
-    for k, s, b, e, q, d in zip(w.kernel, w.stride, w.before, w.after, limit, g.static(data)[2:]):
-        starts = np.arange((d + b + e - k) // s + 1) * s - b
-        inside = np.minimum(starts + k, d + q) - np.maximum(starts, -q)
-        share = share[..., None] * (np.maximum(inside, 0) / k)
-    return g.const(np.maximum(share, 1.0 / w.size), data)
+    """Which share of each window lies within the data and ``limit`` of padding on both sides, (*out)."""
+    n = len(w.kernel)
+    counts = [g.unsqueeze(_inside(g, data, w, i, limit[i]), list(range(1, n - i))) for i in range(n)]
+    known = [array for c in counts if (array := g.value_of(c)) is not None]
+    if len(known) == n:
+        return g.const(functools.reduce(operator.mul, known) / w.size, data)
+    area = functools.reduce(lambda x, y: g("Mul", x, y), counts)
+    return g("Div", g.cast(area, g.dtype(data)), float(w.size))
 
 
 def _average(g: Emit, a: PoolingAttrs, data: Value, w: Windows) -> Value:
     """The mean over windows clipped to the data and, if ``count_include_pad``, to ``pad`` zeros around it."""
-    include = a.count_include_pad is not False
-    padded = any(w.before)
-    if w.native:
-        if include and w.after == w.before:
-            return _mean_of_all(g, data, w)
-        if not (include and padded):
-            return _pool(g, "AveragePool", data, w, 0.0, count_include_pad=0)
-    limit = w.before if include else (0,) * len(w.before)
-    return g("Div", _mean_of_all(g, data, w), _share(g, data, w, limit))
+    include, pad = a.count_include_pad is not False, a.pad or (0,) * len(w.kernel)
+    if include and pad == w.before == w.after:
+        return _mean_of_all(g, data, w)
+    if not include or not any(pad):
+        return _pool(g, "AveragePool", data, w, count_include_pad=0)
+    return g("Div", _mean_of_all(g, data, w), _share(g, data, w, pad))
 
 
 def _root(g: Emit, total: Value, p: int) -> Value:
@@ -219,14 +246,13 @@ def pooling(g: Emit, a: PoolingAttrs, data: Value) -> Value:
     w = windows(g, a, data)
     match a.pool_type:
         case "max":
-            out = _maximum(g, data, w)
+            out = _with_blank(g, _pool(g, "MaxPool", data, w), w, float(np.finfo(g.dtype(data)).min))
         case "avg":
-            out = _average(g, a, data, w)
-        case "sum":
-            out = g("Mul", _mean_of_all(g, data, w), float(w.size))
-        case _:
-            p = _p_value(g, a)
-            out = _root(g, g("Mul", _mean_of_all(g, _power(g, data, p), w), float(w.size)), p)
+            out = _with_blank(g, _average(g, a, data, w), w, 0.0)
+        case kind:
+            p = 1 if kind == "sum" else _p_value(g, a)
+            total = g("Mul", _mean_of_all(g, _power(g, data, p), w), float(w.size))
+            out = _with_blank(g, _root(g, total, p), w, 0.0)
     return channels_to_back(g, out) if last else out
 
 
@@ -237,15 +263,17 @@ def pooling_v1(g: Emit, a: PoolingV1Attrs, data: Value) -> Value:
     if a.global_pool:
         return _global(g, a, data)
     w = windows(g, a, data)
-    match a.pool_type:
-        case "max":
-            none = (0,) * len(w.kernel)
-            rest = tuple(e - b for b, e in zip(w.before, w.after))
-            return _maximum(g, _padded(g, data, w.before, w.before, 0.0), Windows(w.kernel, w.stride, none, rest))
-        case "avg":
-            return _mean_of_all(g, data, w)
-        case _:
-            return g("Mul", _mean_of_all(g, data, w), float(w.size))
+    if a.pool_type == "max":
+        lowest = float(np.finfo(g.dtype(data)).min)
+        out = _pool(g, "MaxPool", data, w)
+        if not any(a.pad):
+            return _with_blank(g, out, w, lowest)
+        none = (0,) * len(w.kernel)
+        sees_padding = g("Greater", _share(g, data, w, a.pad), _share(g, data, w, none))
+        out = g("Max", out, g("Where", sees_padding, g.const(0.0, data), g.const(lowest, data)))
+        return _with_blank(g, out, w, 0.0)
+    out = _mean_of_all(g, data, w)
+    return _with_blank(g, out if a.pool_type == "avg" else g("Mul", out, float(w.size)), w, 0.0)
 
 
 @dataclass(frozen=True)

@@ -47,19 +47,20 @@ def _uniform(size: int, out: int) -> tuple[int, int] | None:
     return (kernel, stride) if alike and stride > 0 else None
 
 
-def _averaging(g: Emit, data: Value, axis: int, out: int) -> Value:
-    """The matrix (out, size) that averages along ``axis``."""
+def _averaging(g: Emit, data: Value, axis: int, out: int, *, columns: bool) -> Value:
+    """The matrix that averages along ``axis``: (out, size), or with a column for each window, (size, out)."""
     size = g.dims(data)[axis]
     if size is not None:
         start, end = _adaptive_windows(size, out)
         place = np.arange(size)
-        return g.const(((place >= start[:, None]) & (place < end[:, None])) / (end - start)[:, None], data)
+        matrix = ((place >= start[:, None]) & (place < end[:, None])) / (end - start)[:, None]
+        return g.const(matrix.T if columns else matrix, data)
     length = g.squeeze(g.size_of(data, [axis]), [0])
-    i = g.const(np.arange(out)[:, None])
+    i = g.const(np.arange(out).reshape((1, out) if columns else (out, 1)))
     first = g("Div", g("Mul", i, length), out)
     last = g("Div", g("Add", g("Mul", g("Add", i, 1), length), out - 1), out)
-    places = g("Range", g.const(np.int64(0)), length, g.const(np.int64(1)))
-    inside = g("And", g("GreaterOrEqual", places, first), g("Less", places, last))
+    places = g.unsqueeze(g("Range", g.const(np.int64(0)), length, g.const(np.int64(1))), [1 if columns else 0])
+    inside = g("And", g("Not", g("Less", places, first)), g("Less", places, last))
     return g("Div", g.cast(inside, g.dtype(data)), g.cast(g("Sub", last, first), g.dtype(data)))
 
 
@@ -79,8 +80,8 @@ def adaptive_avg_pooling(g: Emit, a: AdaptiveAvgPoolingAttrs, data: Value) -> Va
         rows, columns = _uniform(h, height), _uniform(w, width)
         if rows and columns:
             return g.in_float32("AveragePool", data, kernel_shape=[rows[0], columns[0]], strides=[rows[1], columns[1]])
-    out = g("MatMul", _averaging(g, data, 2, height), data)
-    return g("MatMul", out, g("Transpose", _averaging(g, data, 3, width), perm=[1, 0]))
+    out = g("MatMul", _averaging(g, data, 2, height, columns=False), data)
+    return g("MatMul", out, _averaging(g, data, 3, width, columns=True))
 
 
 # -- bilinear resizing -----------------------------------------------------------------------------------------------
@@ -127,8 +128,8 @@ _SIZES: dict[str, Callable[[Emit, int | Value, float], int | Value]] = {
 
 def _resize(g: Emit, data: Value, height: int | Value, width: int | Value, **attributes: object) -> Value:
     """A Resize of images to a size; batch and channels stay."""
-    sizes = g.concat_sizes([height, width])
-    out = g.in_float32("Resize", data, None, None, sizes, axes=[2, 3], **attributes)
+    sizes = g.concat_sizes([_size(g, data, 0), _size(g, data, 1), height, width])  # OpenVINO 2025 knows no axes
+    out = g.in_float32("Resize", data, None, None, sizes, **attributes)
     assert data.shape is not None
     return g.set_shape(out, [*data.shape[:2], *(s if isinstance(s, int) else None for s in (height, width))])
 

@@ -85,7 +85,8 @@ def grid_generator(g: Emit, a: GridGeneratorAttrs, data: Value) -> Value:
 def _sample(g: Emit, data: Value, grid: Value) -> Value:
     """Bilinear interpolation of data (N, C, H, W) at the places of grid (N, 2, h, w); zeros beyond the border."""
     places = g.transpose(grid, [0, 2, 3, 1])
-    return g.in_float32("GridSample", data, places, mode="linear", padding_mode="zeros", align_corners=1)
+    # The mode is left to the default: "linear" is what OpenVINO 2025 still calls "bilinear".
+    return g.in_float32("GridSample", data, places, padding_mode="zeros", align_corners=1)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,10 @@ CASES += [
     pool((1, 1, 3, 3), kernel=(2, 2), stride=(2, 2), pad=(2, 2), pooling_convention="full", pool_type="avg"),
     pool((1, 1, 3, 3), kernel=(2, 2), stride=(2, 2), pad=(2, 2), pool_type="avg", env=PLAIN),
     pool((1, 1, 3, 3), kernel=(2, 2), stride=(2, 2), pad=(2, 2), pool_type="max", env=PLAIN),
+    pool((1, 1, 4, 4), kernel=(1, 1), stride=(3, 3), pad=(2, 2), pool_type="sum", env=PLAIN),
+    pool((1, 1, 9, 9), kernel=(2, 2), stride=(4, 4), pad=(3, 3), pool_type="max", env=PLAIN),
+    pool((1, 1, 7, 9), kernel=(1, 2), stride=(4, 4), pad=(2, 3), pool_type="avg", env=PLAIN),
+    pool((1, 1, 7, 9), kernel=(1, 2), stride=(4, 4), pad=(2, 3), pool_type="avg", count_include_pad=False, env=PLAIN),
     # all negative data: padding must not win the maximum
     pool((1, 1, 5, 5), kernel=(3, 3), stride=(2, 2), pad=(1, 1), low=-4),
     pool((1, 1, 6, 6), kernel=(3, 3), stride=(2, 2), pad=(1, 1), low=-4, pooling_convention="full"),
