@@ -408,7 +408,6 @@ class _Scratch(threading.local):
     """Buffers of one thread, reused by every call."""
 
     def __init__(self) -> None:
-        self.scaled = np.empty(_CHUNK, np.float32)
         self.narrow = np.empty(_CHUNK, np.int32)
         self.keys = np.empty(_CHUNK, np.int64)
         self.lane = (np.arange(_CHUNK) % _LANES).astype(np.int32)
@@ -457,22 +456,22 @@ class _Counter:
         n, scale = len(chunk), math.ldexp(1.0, -out.exponent)
         self.least = max(min(self.least, math.trunc(low * scale)), 1 - _LIMIT)
         self.most = min(max(self.most, math.trunc(high * scale)), _LIMIT - 1)
-        scaled, keys = scratch.scaled[:n], scratch.keys[:n]
-        np.multiply(chunk, np.float32(scale), out=scaled)
+        keys, factor = scratch.keys[:n], np.float32(scale)
         if low < 0:
-            np.copyto(keys, scaled, casting="unsafe")
-            keys += _LIMIT - 1
+            narrow = scratch.narrow[:n]
+            np.multiply(chunk, factor, out=narrow, casting="unsafe", dtype=np.float32)
+            np.add(narrow, _LIMIT - 1, out=keys)
             np.add.at(scratch.signed, keys, 1)
         elif n == _CHUNK and 3 * np.count_nonzero(chunk[::64]) < n // 64:
             narrow = scratch.narrow[:n]
-            np.copyto(narrow, scaled, casting="unsafe")
+            np.multiply(chunk, factor, out=narrow, casting="unsafe", dtype=np.float32)
             np.left_shift(narrow, 1, out=narrow)
             np.bitwise_or(narrow, scratch.lane[:n], out=narrow)
             np.copyto(keys, narrow)
             np.add.at(scratch.lanes, keys, 1)
             self.used_lanes = True
         else:
-            np.copyto(keys, scaled, casting="unsafe")
+            np.multiply(chunk, factor, out=keys, casting="unsafe", dtype=np.float32)
             np.add.at(scratch.signed[_LIMIT - 1 :], keys, 1)
         scratch.signed[_LIMIT - 1] -= removed  # they were counted as zeros
 
