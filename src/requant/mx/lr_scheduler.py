@@ -1,0 +1,22 @@
+"""``mx.lr_scheduler``: the base class of learning-rate schedules, for scripts that import it; requant does not train."""
+
+from __future__ import annotations
+
+
+class LRScheduler:
+    """A learning rate by number of updates; subclasses write ``__call__``."""
+
+    def __init__(
+        self,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        self.base_lr = base_lr
+        self.warmup_steps, self.warmup_begin_lr, self.warmup_final_lr = warmup_steps, warmup_begin_lr, base_lr
+        self.warmup_mode = warmup_mode
+
+    def __call__(self, num_update: int) -> float:
+        """The learning rate after so many updates."""
+        raise NotImplementedError

@@ -1,0 +1,146 @@
+"""Run networks of GluonCV on requant and compare with what MXNet 1.9.1 gave (``record_gluoncv.py``)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import requant.mx as mx
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import networks  # noqa: E402
+import record_gluoncv  # noqa: E402
+
+FACTS: dict[str, Any] = json.loads((HERE / "data" / "networks.json").read_text())
+TOLERANCE = 1e-4
+
+
+@dataclass
+class Result:
+    """What came of one network.
+
+    Attributes:
+        status: ``same``, ``differs``, ``built`` (nothing to compare with), or ``fails``.
+        worst: largest difference, relative to the largest magnitude of that output, by mode.
+        note: what went wrong, or what MXNet itself said.
+    """
+
+    name: str
+    status: str
+    worst: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+
+
+def digests() -> Any:
+    """The recorded outputs."""
+    return np.load(HERE / "data" / "digests.npz")
+
+
+def build(name: str) -> Any:
+    """The network with parameters not yet set, named as in the recording."""
+    from gluoncv.model_zoo import get_model
+
+    with mx.name.NameManager():
+        return networks.build(name, get_model)
+
+
+def fill(net: Any) -> None:
+    """Give all parameters their seeded values."""
+    params = net.collect_params()
+    short = networks.short_names(net, params.keys())
+    for n, p in params.items():
+        if p.shape is not None and all(d > 0 for d in p.shape) and not isinstance(p, mx.gluon.Constant):
+            p.set_data(mx.nd.array(networks.value(short[n], p.shape, p.dtype), dtype=p.dtype))
+
+
+def names_digest(net: Any) -> list[Any]:
+    """Number of parameters, and a digest of their names and shapes."""
+    params = net.collect_params()
+    short = networks.short_names(net, params.keys())
+    listed = [[short[n], list(p.shape or ())] for n, p in params.items()]
+    return [len(listed), hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]]
+
+
+def compare(name: str, outputs: list[np.ndarray], recorded: Any) -> float:
+    """The largest difference of any output, relative to its largest magnitude."""
+    facts = FACTS[name]
+    assert [list(o.shape) for o in outputs] == facts["outputs"], [o.shape for o in outputs]
+    if networks.is_detector(name):
+        return compare_boxes(name, outputs, recorded)
+    worst = 0.0
+    for i, (out, scale) in enumerate(zip(outputs, facts["scale"])):
+        theirs = recorded[f"{name}|{i}"]
+        mine = record_gluoncv.digest(out, record_gluoncv.KEPT)
+        if mine.size:
+            worst = max(worst, float(np.abs(mine - theirs).max() / max(scale, 1e-12)))
+    return worst
+
+
+def compare_boxes(name: str, outputs: list[np.ndarray], recorded: Any) -> float:
+    """The same for detections: as sets, because equal scores come in any order.
+
+    Each detection of theirs must have one of ours of its class, score and box. A few at the end of the list may be
+    missing, where scores differ by less than the tolerance from one that was cut off.
+    """
+    keep = record_gluoncv.BOXES
+    mine = [record_gluoncv.digest(o, keep) for o in outputs]
+    theirs = [recorded[f"{name}|{i}"] for i in range(len(outputs))]
+    scales = FACTS[name]["scale"]
+    if len(outputs) < 3 or mine[2].size != 4 * mine[0].size:
+        return max(float(np.abs(a - b).max() / max(s, 1e-12)) for a, b, s in zip(mine, theirs, scales))
+    rows = [np.column_stack([v[0].reshape(-1, 1), v[1].reshape(-1, 1), v[2].reshape(-1, 4)]) for v in (mine, theirs)]
+    scale = np.array([1e-3, scales[1] or 1.0, *[scales[2] or 1.0] * 4], np.float32)
+    ours, wanted = rows[0] / scale, rows[1] / scale
+    nearest = [float(np.abs(ours - w).max(axis=1).min()) for w in wanted]
+    nearest += [float(np.abs(wanted - o).max(axis=1).min()) for o in ours]
+    allowed = max(1, len(nearest) // 50)
+    return sorted(nearest)[-1 - allowed]
+
+
+def run(name: str, modes: tuple[str, ...] = ("eager", "hybrid")) -> Result:
+    """Build a network, run it in these modes, and compare."""
+    facts = FACTS.get(name, {"error": "not recorded"})
+    shapes = facts.get("input")
+    try:
+        net = build(name)
+        net.initialize(mx.init.Zero(), force_reinit=True)
+        if shapes is None:
+            return Result(name, "built", note=f"MXNet: {facts['error']}")
+        data = [mx.nd.array(x) for x in networks.inputs(name, shapes)]
+        found = Result(name, "same")
+        with digests() as recorded:
+            for mode in modes:
+                net.hybridize(mode == "hybrid")
+                if mode == modes[0]:
+                    if not name.endswith("int8"):
+                        net(*data)
+                    fill(net)
+                    if names_digest(net) != facts["params"]:
+                        found.note = "names of parameters differ"
+                started = time.perf_counter()
+                outputs = [o.asnumpy() for o in networks.flat(net(*data))]
+                found.seconds[mode] = time.perf_counter() - started
+                found.worst[mode] = compare(name, outputs, recorded)
+    except Exception as fault:
+        if shapes is None:
+            return Result(name, "fails as MXNet does", note=f"MXNet: {facts['error']}; here: {type(fault).__name__}")
+        return Result(name, "fails", note=f"{type(fault).__name__}: {' '.join(str(fault).split())[:300]}")
+    if max(found.worst.values()) > TOLERANCE or found.note:
+        found.status = "differs"
+    return found
+
+
+if __name__ == "__main__":
+    mx.install()
+    for word in sys.argv[1:]:
+        print(run(word), flush=True)
