@@ -18,7 +18,7 @@ class AttentionAttrs(Attrs):
     heads: int
 
 
-def _split(g: Emit, a: AttentionAttrs, x: Value, parts: int, wanted: tuple[int, ...]) -> list[Value]:
+def split_heads(g: Emit, a: AttentionAttrs, x: Value, parts: int, wanted: tuple[int, ...]) -> list[Value]:
     """(T, N, heads · parts · D) as values (N, heads, T, D), one for each of the ``wanted`` parts."""
     if a.heads < 1:
         raise AttributeValueError("heads", where=g.node, got=a.heads, expected="a positive number")
@@ -40,9 +40,9 @@ def _split(g: Emit, a: AttentionAttrs, x: Value, parts: int, wanted: tuple[int, 
     return [g.squeeze(g.slice(moved, [i], [i + 1], [0]), [0]) for i in wanted]
 
 
-def _scores(g: Emit, queries: Value, keys: Value) -> Value:
-    """Scaled dot products: (N, heads, T, D) twice to (N · heads, T of queries, T of keys)."""
-    product = g("MatMul", g("Div", queries, root_of_size(g, queries, 3)), g.transpose(keys, [0, 1, 3, 2]))
+def scores(g: Emit, queries: Value, keys: Value, matmul: str = "MatMul") -> Value:
+    """Dot products: (N, heads, T, D) twice to (N · heads, T of queries, T of keys); ``matmul`` is the operator."""
+    product = g(matmul, queries, g.transpose(keys, [0, 1, 3, 2]))
     rows, columns = g.dims(queries)[2], g.dims(keys)[2]
     merged = g.reshape(
         product,
@@ -56,7 +56,11 @@ def _scores(g: Emit, queries: Value, keys: Value) -> Value:
     return g.set_shape(merged, [(batch * heads).label, steps.label, sizes(g, keys)[2].label])
 
 
-def _weighted(g: Emit, a: AttentionAttrs, attention: Value, values: Value) -> Value:
+def _scaled_scores(g: Emit, queries: Value, keys: Value) -> Value:
+    return scores(g, g("Div", queries, root_of_size(g, queries, 3)), keys)
+
+
+def mix_heads(g: Emit, a: AttentionAttrs, attention: Value, values: Value, matmul: str = "MatMul") -> Value:
     """attention (N · heads, T, S), values (N, heads, S, D) to (T, N, heads · D)."""
     rows, columns = g.dims(attention)[1:]
     headed = g.reshape(
@@ -68,7 +72,7 @@ def _weighted(g: Emit, a: AttentionAttrs, attention: Value, values: Value) -> Va
             g.size_of(attention, [2]) if columns is None else columns,
         ],
     )
-    mixed = g.transpose(g("MatMul", headed, values), [2, 0, 1, 3])
+    mixed = g.transpose(g(matmul, headed, values), [2, 0, 1, 3])
     batch, heads, _, depth = sizes(g, values)
     out = g.reshape(mixed, [0, 0, -1])
     return g.set_shape(out, [sizes(g, attention)[1].label, batch.label, (heads * depth).label])
@@ -81,8 +85,8 @@ def _weighted(g: Emit, a: AttentionAttrs, attention: Value, values: Value) -> Va
 )
 def selfatt_qk(g: Emit, a: AttentionAttrs, queries_keys_values: Value) -> Value:
     """Scores of self-attention: (T, N, heads · 3 · D) to (N · heads, T, T), queries divided by sqrt(D)."""
-    queries, keys = _split(g, a, queries_keys_values, 3, (0, 1))
-    return _scores(g, queries, keys)
+    queries, keys = split_heads(g, a, queries_keys_values, 3, (0, 1))
+    return _scaled_scores(g, queries, keys)
 
 
 def _valatt_shapes(a: AttentionAttrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape]:
@@ -98,7 +102,7 @@ def _valatt_shapes(a: AttentionAttrs, shapes: Mapping[str, Shape | None]) -> dic
 )
 def selfatt_valatt(g: Emit, a: AttentionAttrs, queries_keys_values: Value, attention: Value) -> Value:
     """Values of self-attention mixed: (T, N, heads · 3 · D), (N · heads, T, T) to (T, N, heads · D)."""
-    return _weighted(g, a, attention, _split(g, a, queries_keys_values, 3, (2,))[0])
+    return mix_heads(g, a, attention, split_heads(g, a, queries_keys_values, 3, (2,))[0])
 
 
 @op(
@@ -108,7 +112,7 @@ def selfatt_valatt(g: Emit, a: AttentionAttrs, queries_keys_values: Value, atten
 )
 def encdec_qk(g: Emit, a: AttentionAttrs, queries: Value, keys_values: Value) -> Value:
     """Scores of attention between two sequences: (T, N, heads · D), (S, N, heads · 2 · D) to (N · heads, T, S)."""
-    return _scores(g, _split(g, a, queries, 1, (0,))[0], _split(g, a, keys_values, 2, (0,))[0])
+    return _scaled_scores(g, split_heads(g, a, queries, 1, (0,))[0], split_heads(g, a, keys_values, 2, (0,))[0])
 
 
 @op(
@@ -118,4 +122,4 @@ def encdec_qk(g: Emit, a: AttentionAttrs, queries: Value, keys_values: Value) ->
 )
 def encdec_valatt(g: Emit, a: AttentionAttrs, keys_values: Value, attention: Value) -> Value:
     """Values of attention between two sequences: (S, N, heads · 2 · D), (N · heads, T, S) to (T, N, heads · D)."""
-    return _weighted(g, a, attention, _split(g, a, keys_values, 2, (1,))[0])
+    return mix_heads(g, a, attention, split_heads(g, a, keys_values, 2, (1,))[0])

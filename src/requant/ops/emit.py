@@ -177,9 +177,10 @@ class Emit:
         if self._folding and all(v is None or v.const_value is not None for v in values):
             return (self._fold(op_type, values, attributes),)
         for value in values:
-            if value is not None and value.const_value is not None and value.name not in self.initializers:
-                value.name = self.unique(value.name or "const")
-                self.initializers[value.name] = value
+            if value is None or value.const_value is None or self.initializers.get(value.name or "") is value:
+                continue
+            value.name = self.unique(value.name or "const")
+            self.initializers[value.name] = value
         base = f"{self.node}/{op_type}" if self.node else op_type
         name = self.unique(base)
         outs = [ir.Value(name=name if n_outputs == 1 else f"{name}:{i}") for i in range(n_outputs)]

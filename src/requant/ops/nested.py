@@ -145,7 +145,8 @@ class Step:
         if self.bounds is not None and unit is not None:
             low, high = (g("Mul", unit, np.float32(end)) for end in self.bounds)
             return g("Min", g("Max", x, low), high)
-        return cast(Value, cast(OpDef, self.node.op).lower(g, self.node.parsed, x))
+        lower = cast(OpDef, self.node.op).lower
+        return cast(Value, lower(g, self.node.parsed, **{self.node.input_names[0]: x}))
 
 
 @dataclass(frozen=True)
