@@ -145,6 +145,8 @@ def to_onnx(
     shapes: Mapping[str, Dims] | None = None,
     dtypes: Mapping[str, object] | None = None,
     name: str = "requant",
+    *,
+    exact: bool = False,
 ) -> Lowered:
     """Lower a symbol with its parameters to an ONNX model.
 
@@ -154,6 +156,8 @@ def to_onnx(
         shapes: dimensions of free inputs by name. A string or None is a symbolic dimension. Inputs left out get what
             the file declares or the parameters imply, with an open batch.
         dtypes: dtypes of free inputs by name; float32 otherwise.
+        exact: quantized operators compute MXNet's integers bit for bit, as in calls on arrays, instead of becoming what
+            engines run fast.
     Raises:
         InputError, ParameterError, ShapeError, UnknownOperatorError: each names the node or input at fault.
         NeedsShape: some operator needs a dimension that was left open.
@@ -162,7 +166,7 @@ def to_onnx(
     nodes, cuts = needed_nodes(symbol)
     for cut in cuts:
         log.info("cut %s: %s (%s) needs it in training alone", cut.variable, cut.node, cut.op)
-    g = Emit()
+    g = Emit(exact=exact)
     values: dict[tuple[int, int], Value] = {}
     inputs: dict[str, Value] = {}
     by_name: dict[str, Value] = {}

@@ -317,7 +317,9 @@ def infer_type(symbol: Symbol, dtypes: Mapping[str, object]) -> tuple[list[np.dt
         for node in reversed(applied):
             known = types.get((id(node), 0))
             if id(node) not in done and known is not None and not hasattr(node.parsed, "dtype"):
-                types.setdefault((id(node.inputs[0][0]), node.inputs[0][1]), known)
+                rule = node.op.param_types if node.op is not None else None
+                told = {} if rule is None else rule(node.parsed, dict.fromkeys(node.input_names))
+                types.setdefault((id(node.inputs[0][0]), node.inputs[0][1]), told.get(node.input_names[0], known))
     for node in applied:
         if id(node) not in done:
             _type_node(node, types)
