@@ -53,7 +53,9 @@ def residual(mx):
 
 def preactivation(mx):
     """Residual blocks that normalize first (version 2)."""
-    x = _conv(mx, mx.sym.Variable("data"), 8, "stem")
+    x = mx.sym.BatchNorm(mx.sym.Variable("data"), fix_gamma=True, name="data_bn")
+    x = _conv(mx, x, 8, "stem", bn=True, act="relu", no_bias=True)
+    x = mx.sym.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool0")
     for i in range(2):
         name = f"u{i}"
         y = mx.sym.BatchNorm(x, fix_gamma=False, name=name + "_bn0")

@@ -151,23 +151,22 @@ def _data_inputs(node: Node) -> Iterable[Node]:
 
 
 def _producers(symbol: Symbol, concat: Node) -> list[Node]:
-    """Operators whose int8 values come to a concat unchanged, through other concats and poolings."""
+    """Operators whose int8 values come to a concat, and nowhere else, through other concats and poolings."""
     read_by: Mapping[int, list[Node]] = readers(symbol)
-    inside = {id(concat)}
-    queue, found = [concat], []
+    inside, found = {id(concat)}, {}
+    queue = [concat]
     while queue:
         node = queue.pop(0)
         for source in _data_inputs(node):
-            if id(source) in inside or source.is_variable:
-                continue
-            inside.add(id(source))
-            passes = _name(source) in (_CONCAT, _POOLING)
-            if passes and all(id(r) in inside for r in read_by[id(source)]):
+            if source.is_variable or id(source) in inside or any(id(r) not in inside for r in read_by[id(source)]):
+                continue  # what others read as well keeps its own range
+            if _name(source) in (_CONCAT, _POOLING):
+                inside.add(id(source))
                 queue.append(source)
-            elif not passes:
-                found.append(source)
+            else:
+                found[id(source)] = source
         after = read_by.get(id(node), [])
         if len(after) == 1 and _name(after[0]) in (_CONCAT, _POOLING) and id(after[0]) not in inside:
             inside.add(id(after[0]))
             queue.append(after[0])
-    return found
+    return list(found.values())
