@@ -121,13 +121,14 @@ class _Observer:
         inputs = {str(v.name) for v in model.graph.inputs}
         self.fed = [t for t in tensors if t in inputs]
         self.made = [t for t in tensors if t not in inputs]
-        self.reduces = calibrator_of(table.calibrator).needs is MinMax and policy == "error"
+        ends = calibrator_of(table.calibrator).needs is MinMax and policy == "error"
+        self.reduction = reducing(model, self.made) if ends and self.made else None
         self.sessions: dict[tuple[tuple[int, ...], ...], Session] = {}
         self.values = {str(v.name): v for n in model.graph for v in n.outputs}
 
     def batch_size(self, data: Dataset, wanted: int) -> int:
         """Samples a run, so that the observed tensors of one stay within bounds."""
-        if self.reduces:
+        if self.reduction:
             return wanted
         sample = data.samples(0, 1)
         largest = max(v.nbytes for v in sample.values())
@@ -144,53 +145,60 @@ class _Observer:
     def _session(self, feeds: Batch) -> Session:
         key = tuple(a.shape for a in feeds.values())
         if key not in self.sessions:
-            watched = reducing(self.model, self.made) if self.reduces else watching(self.model, self.made)
+            watched = self.reduction.model if self.reduction else watching(self.model, self.made)
             self.sessions[key] = self.engine.load(watched, EngineOptions(), {n: a.shape for n, a in feeds.items()})
         return self.sessions[key]
+
+    def _padded(self, feeds: Batch, samples: int) -> Batch:
+        """A last, smaller batch filled up with its first sample to a size that is compiled already."""
+        for shapes in self.sessions:
+            size = shapes[0][0]
+            if size > samples and all(s == (size, *a.shape[1:]) for s, a in zip(shapes, feeds.values())):
+                return {n: np.concatenate([a, np.repeat(a[:1], size - samples, axis=0)]) for n, a in feeds.items()}
+        return feeds
 
     def observe(self, feeds: Batch, first: int, held_out: bool) -> None:
         """Add one batch. ``first`` is the number of its first sample, for messages."""
         samples = len(next(iter(feeds.values())))
         try:
-            if self.reduces:
-                self._observe_ends(feeds, samples)
+            if self.reduction:
+                self._observe_ends(feeds, samples, self.reduction)
             elif self.made:
-                self._session(feeds).look(feeds, lambda outs: self._count(feeds, outs, samples, held_out))
+                whole = self._padded(feeds, samples)
+                self._session(whole).look(whole, lambda outs: self._count(feeds, outs, samples, held_out))
             else:
                 self._count(feeds, [], samples, held_out)
         except NonFiniteActivation as fault:
             raise self._named(fault, first) from fault
 
     def _count(self, feeds: Batch, outs: list[np.ndarray], samples: int, held_out: bool) -> None:
-        batch = {**dict(zip(self.made, outs)), **{t: feeds[t] for t in self.fed}}
+        # What was filled up is cut off again; tensors without a batch axis are taken as they are.
+        cut = [a[:samples] if a.ndim and a.shape[0] > samples else a for a in outs]
+        batch = {**dict(zip(self.made, cut)), **{t: feeds[t] for t in self.fed}}
         self.table.observe(batch, samples=samples, held_out=held_out, policy=self.policy, threads=self.threads)
 
-    def _observe_ends(self, feeds: Batch, samples: int) -> None:
+    def _observe_ends(self, feeds: Batch, samples: int, reduction: _Reduction) -> None:
         ends: dict[str, tuple[float, float]] = {t: (float(feeds[t].min()), float(feeds[t].max())) for t in self.fed}
         values = {t: feeds[t].size for t in self.fed}
-        poisoned = False
-        if self.made:
-            outs = self._session(feeds).run(feeds)
-            for i, tensor in enumerate(self.made):
-                low, high, total, size = (float(np.min(a)) for a in outs[4 * i : 4 * i + 4])
-                # Minimum and maximum may pass over a NaN; a sum cannot.
-                poisoned |= not np.isfinite(total)
-                ends[tensor], values[tensor] = (low, high), int(size)
+        whole = self._padded(feeds, samples)  # filling up with a sample changes neither minimum nor maximum
+        made, sizes, finite = reduction.read(self._session(whole).run(whole))
+        share = samples / len(next(iter(whole.values())))
         try:
-            if poisoned:
+            if not finite:
                 raise NonFiniteEnds(self.made[0], float("nan"), float("nan"))
-            self.table.observe_ends(ends, samples=samples, values=values)
+            counts = {t: max(1, round(n * share)) for t, n in sizes.items()}
+            self.table.observe_ends({**ends, **made}, samples=samples, values={**values, **counts})
         except NonFiniteEnds:
             # Look again, at the tensors themselves: the message must name the tensor and the sample.
+            scratch = CalibrationTable(self.table, self.table.calibrator)
             watched = watching(self.model, self.made)
             session = self.engine.load(watched, EngineOptions(), {n: a.shape for n, a in feeds.items()})
-            session.look(feeds, lambda outs: self._count(feeds, outs, samples, False))
-            # Nothing there after all: the sum overflowed.
-            self._undo_count(samples)
-            self.table.observe_ends(ends, samples=samples, values=values)
 
-    def _undo_count(self, samples: int) -> None:
-        self.table.samples -= samples
+            def look(outs: list[np.ndarray]) -> None:
+                scratch.observe({**dict(zip(self.made, outs)), **{t: feeds[t] for t in self.fed}}, samples=samples)
+
+            session.look(feeds, look)
+            self.table.merge(scratch)  # nothing there after all: only a sum overflowed
 
     def _named(self, fault: NonFiniteActivation, first: int) -> CalibrationError:
         node = self.values[fault.tensor].producer() if fault.tensor in self.values else None
@@ -216,13 +224,44 @@ def watching(model: ir.Model, tensors: Sequence[str]) -> ir.Model:
     return new
 
 
-def reducing(model: ir.Model, tensors: Sequence[str]) -> ir.Model:
-    """The model with four numbers per tensor as outputs: minimum, maximum, sum, and how many values it has."""
+#: Operators that can make NaN of finite numbers. Without them NaN comes from Inf alone, which a maximum shows.
+_MAKES_NAN = frozenset(
+    {"Div", "Log", "Sqrt", "Pow", "Reciprocal", "Acos", "Asin", "Acosh", "Atanh", "Mod", "LayerNormalization"}
+    | {"InstanceNormalization", "GroupNormalization", "BatchNormalization", "LpNormalization", "Softmax", "LogSoftmax"}
+)
+_REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum", "Size")
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """A model whose outputs are the ends of tensors, and which output is what of which tensor."""
+
+    model: ir.Model
+    outputs: tuple[tuple[str, str], ...]
+
+    def read(self, outs: Sequence[np.ndarray]) -> tuple[dict[str, tuple[float, float]], dict[str, int], bool]:
+        """Ends and sizes by tensor, and whether all sums were finite."""
+        found: dict[str, dict[str, float]] = {}
+        for (tensor, kind), out in zip(self.outputs, outs):
+            found.setdefault(tensor, {})[kind] = float(out)
+        ends = {t: (f.get("ReduceMin", 0.0), f["ReduceMax"]) for t, f in found.items()}
+        # The minimum of what a Relu made is 0; where all of it is positive, the range still reaches down to 0.
+        sizes = {t: int(f["Size"]) for t, f in found.items()}
+        return ends, sizes, all(np.isfinite(f.get("ReduceSum", 0.0)) for f in found.values())
+
+
+def reducing(model: ir.Model, tensors: Sequence[str]) -> _Reduction:
+    """The model with the ends of tensors as outputs: maximum, size, minimum where it can be below zero, and the sum
+    where NaN could arise, since minimum and maximum may pass over a NaN and a sum cannot."""
     new = watching(model, tensors)
     watched = list(new.graph.outputs)
     new.graph.outputs.clear()
+    checked = any(n.op_type in _MAKES_NAN for n in new.graph)
+    kept: list[tuple[str, str]] = []
     for i, value in enumerate(watched):
-        for kind in ("ReduceMin", "ReduceMax", "ReduceSum", "Size"):
+        for kind in _REDUCTIONS:
+            if (kind == "ReduceMin" and _is_rectified(value)) or (kind == "ReduceSum" and not checked):
+                continue
             attributes = [] if kind == "Size" else [ir.AttrInt64("keepdims", 0)]
             out = ir.Value(
                 name=f"requant.{kind}.{i}",
@@ -231,7 +270,21 @@ def reducing(model: ir.Model, tensors: Sequence[str]) -> ir.Model:
             )
             new.graph.append(ir.Node("", kind, [value], attributes=attributes, outputs=[out], name=f"{out.name}.node"))
             new.graph.outputs.append(out)
-    return new
+            kept.append((tensors[i], kind))
+    return _Reduction(new, tuple(kept))
+
+
+def _is_rectified(value: ir.Value) -> bool:
+    """What made the value cuts off at zero."""
+    node = value.producer()
+    if node is None:
+        return False
+    if node.op_type in ("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool") and node.inputs[0] is not None:
+        return _is_rectified(node.inputs[0])
+    if node.op_type == "Clip":
+        low = node.inputs[1] if len(node.inputs) > 1 else None
+        return low is not None and low.const_value is not None and float(low.const_value.numpy()) == 0.0
+    return node.op_type == "Relu"
 
 
 def ranges(table: CalibrationTable, plan: Plan, calibrator: str | None = None) -> dict[str, Range]:

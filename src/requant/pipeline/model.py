@@ -22,8 +22,10 @@ from requant.errors import FormatError, InputError, ParameterError, RequantError
 from requant.formats import archive, onnx_file, symbol_file
 from requant.formats.params import read_params, split_arg_aux, write_params
 from requant.formats.sparse import Csr, RowSparse
-from requant.lower import Cut, Dims, Lowered, free_inputs, missing_parameters, needed_nodes, to_onnx
+from requant.lower import Dims, Lowered, free_inputs, missing_parameters, needed_nodes, to_onnx
 from requant.ops.emit import NeedsShape
+from requant.symbol.infer import infer
+from requant.symbol.training import Cut, Inference, for_inference, state_variables
 from requant.symbol.tree import Symbol
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,9 @@ class Model:
         self.symbol = symbol
         self.params: dict[str, np.ndarray] = dict(params or {})
         self.source = source
+        #: names of the outputs that were cut off, because training alone has what they need (labels)
+        self.cut_outputs: tuple[str, ...] = ()
+        self._labels: tuple[Cut, ...] = ()
         self._given = onnx
         self._shapes = dict(shapes or {})
         self._dtypes = dict(dtypes or {})
@@ -61,6 +66,7 @@ class Model:
         self._special: dict[Any, Lowered] = {}
         self._compiled: dict[Any, Compiled] = {}
         self._lock = threading.RLock()
+        self._told: set[str] = set()
 
     # -- making ----------------------------------------------------------------------------------------------------
 
@@ -89,6 +95,14 @@ class Model:
     def from_onnx(cls, model: ir.Model, *, source: str = "onnx model") -> Model:
         """A model from an ONNX graph."""
         return cls(onnx=model, source=source)
+
+    def _note(self, found: Inference) -> None:
+        """Keep and log what was cut off."""
+        self._labels, self.cut_outputs = found.cut, found.outputs
+        for cut in self.cut:
+            log.info("cut %s: %s (%s) needs it in training alone", cut.variable, cut.node, cut.op)
+        for name in self.cut_outputs:
+            log.info("cut output %s: it cannot be computed without %s", name, ", ".join(c.variable for c in found.cut))
 
     # -- facts -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +198,12 @@ class Model:
     @property
     def cut(self) -> tuple[Cut, ...]:
         """Inputs that matter in training alone and were cut off (labels)."""
-        return needed_nodes(self.symbol)[1] if self.symbol is not None else ()
+        return (*self._labels, *needed_nodes(self.symbol)[1]) if self.symbol is not None else ()
+
+    @functools.cached_property
+    def state_names(self) -> list[str]:
+        """Names of the inputs that hold recurrent states at the begin; those that are not fed are zeros."""
+        return state_variables(self.symbol, self.params) if self.symbol is not None else []
 
     def feeds(self, data: Data, extra: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
         """Arrays by input name.
@@ -195,21 +214,54 @@ class Model:
         names = self.input_names
         if isinstance(data, Mapping):
             given = {**data, **(extra or {})}
-        elif isinstance(data, (list, tuple)):
-            given = {**dict(zip(names, data)), **(extra or {})}
-            if len(data) > len(names):
-                raise InputError("too many arrays", where=self.source, got=len(data), expected=f"{len(names)}: {names}")
         else:
-            given = {names[0]: data, **(extra or {})} if names else {}
+            arrays = data if isinstance(data, (list, tuple)) else [data]
+            takers = names if len(arrays) == len(names) else [n for n in names if n not in self.state_names]
+            given = {**dict(zip(takers, arrays)), **(extra or {})}
+            if len(arrays) > len(names):
+                raise InputError(
+                    "too many arrays", where=self.source, got=len(arrays), expected=f"{len(names)}: {names}"
+                )
         for name in given:
             if name not in names:
                 raise InputError(
                     "no input of that name", where=self.source, got=name, expected=names, next=nearest(name, names)
                 )
+        feeds = {n: np.asarray(given[n]) for n in names if n in given}
         missing = [n for n in names if n not in given]
+        if missing and all(n in self.state_names for n in missing):
+            return self._with_states(feeds, missing)
         if missing:
             raise InputError("an input is missing", where=self.source, got=list(given), expected=names)
-        return {n: np.asarray(given[n]) for n in names}
+        return feeds
+
+    def _with_states(self, feeds: dict[str, np.ndarray], states: Sequence[str]) -> dict[str, np.ndarray]:
+        """The feeds with zeros for recurrent states that are not given, in the order of the inputs."""
+        assert self.symbol is not None
+        arrays = {**self.params, **feeds}
+        variables = {n.name: n for n in self.symbol.variables()}
+        shapes = {n: a.shape for n, a in arrays.items() if n in variables}
+        types = {n: arrays[n].dtype for n in shapes}
+        found = infer(self.symbol, shapes, types, partial=True)
+        if any(found.shape(variables[n]) is None for n in states):  # of an unrolled cell: (batch, units)
+            shapes.update({n: (0, 0) for n in states if found.shape(variables[n]) is None})
+            found = infer(self.symbol, shapes, types, partial=True)
+        for name in states:
+            shape = found.shape(variables[name])
+            if shape and not shape[0]:
+                shape = (1, *shape[1:])  # the batch; sizes above 1 are told by the other inputs
+            if shape is None or not all(shape):
+                raise InputError(
+                    "the begin state is not given, and its size cannot be told",
+                    where=f"{self.source}: input {name!r}",
+                    got=shape,
+                    next=f"feed it: run(..., {name}=np.zeros(...))",
+                )
+            if name not in self._told:
+                self._told.add(name)
+                log.info("begin state %s is not given: zeros of shape %s", name, shape)
+            feeds[name] = np.zeros(shape, found.dtype(variables[name]) or np.float32)
+        return {n: feeds[n] for n in self.input_names}
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -440,6 +492,10 @@ def load(
         epoch: which ``net-%04d.params``; the highest if not given.
         shapes: dimensions of inputs, for files that do not say them; a string or None leaves a dimension open.
         dtypes: dtypes of inputs; float32 otherwise.
+
+    Losses that need labels are cut off; what they were computed from becomes the outputs where nothing else is left.
+    ``Model.cut`` and ``Model.cut_outputs`` say what. A label that ``shapes`` or ``dtypes`` name is kept as an input.
+
     Raises:
         FileNotFoundError, FormatError: nothing there, or not a model. GraphError, UnknownOperatorError: the symbol.
         ParameterError: a parameter is missing; the message names it and the closest one in the file.
@@ -451,13 +507,16 @@ def load(
         values: dict[str, np.ndarray] = {}
         if files.params is not None:
             values = parameters(files.params, symbol)
-        return Model.from_symbol(
-            symbol,
+        wanted = for_inference(symbol, values, keep={*(shapes or {}), *(dtypes or {})})
+        model = Model.from_symbol(
+            wanted.symbol,
             values,
             shapes=shapes,
             dtypes={n: as_dtype(t) for n, t in (dtypes or {}).items()},
             source=os.fspath(path),
         )
+        model._note(wanted)
+        return model
 
 
 def parameters(path: str | os.PathLike[str], symbol: Symbol) -> dict[str, np.ndarray]:
