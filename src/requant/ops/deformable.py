@@ -122,8 +122,17 @@ def _positions(g: Emit, a: DeformableAttrs, offset: Value) -> Value:
 
 
 def _weighted(g: Emit, a: DeformableAttrs, columns: Value, weight: Value, bias: Value | None) -> Value:
-    flat = g.unsqueeze(g("Flatten", weight, axis=1), [2, 3])
-    return g("Conv", columns, flat, bias, kernel_shape=[1, 1], group=a.num_group)
+    """Weights (F, C / groups, *kernel) times columns (N, C·K, height, width): (N, F, height, width).
+
+    A matrix product, since columns are in the order that it wants; a convolution would bring them into another one.
+    """
+    batch, rows, height, width = sizes(g, columns)
+    groups, filters = Size.number_of(a.num_group), Size.number_of(a.num_filter)
+    lead = [groups] if a.num_group > 1 else []
+    factors = reshape_to(g, g("Flatten", weight, axis=1), [*lead, filters / groups, rows / groups], (columns,))
+    flat = reshape_to(g, columns, [batch, *lead, rows / groups, height * width])
+    out = reshape_to(g, g("MatMul", factors, flat), [batch, filters, height, width], (columns,))
+    return out if bias is None else g("Add", out, g.per_channel(bias, 4))
 
 
 def _floats(g: Emit, *values: Value | None) -> list[Value | None]:

@@ -7,7 +7,7 @@ NonMaxSuppression then only decides which of them stay. Its IoU is MXNet's, so t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -108,54 +108,63 @@ def _class_scores(g: Emit, score: Value, classes: Value, floor: float, known: in
     return g("Where", same, g.unsqueeze(score, [1]), g.const(floor, score))
 
 
+class Kept(NamedTuple):
+    """Boxes that suppression keeps, of (B, K) in order of their scores.
+
+    Attributes:
+        source: their places among all B·K; in no order.
+        target: their new places, behind the boxes of their batch that come before them.
+        number: (B, 1), how many there are.
+    All are int64.
+    """
+
+    source: Value
+    target: Value
+    number: Value
+
+
 def suppress(
     g: Emit,
     boxes: Value,
     score: Value,
-    classes: Value | None,
     overlap: float,
     floor: float,
+    classes: Value | None = None,
     known: int | None = None,
-) -> tuple[Value, Value]:
-    """Which boxes stay, and where they go.
+    most: int | None = None,
+) -> Kept:
+    """Keep boxes that do not overlap a better one that is kept.
 
     Args:
         boxes: (B, K, 4) float32, corners, proper; in order of their scores.
         score: (B, K) float32, descending; boxes count only if it is greater than ``floor``.
+        overlap: boxes stay up to this IoU.
         classes: (B, K) int64; boxes of different classes do not suppress each other. None: all do.
-        known: number of classes, if they are known to be below it.
-        overlap: boxes stay up to this IoU with every better box that stays.
-    Returns:
-        Two int64 vectors, an element for each box that stays: its place among all B·K, and its new place there,
-        behind the boxes of its batch that come before it. Their order is not determined.
+        known: number of classes, if classes are below it.
+        most: how many boxes are wanted (per class).
     """
     by_class = g.unsqueeze(score, [1]) if classes is None else _class_scores(g, score, classes, floor, known)
-    count = g.size_of(score, [1])
-    chosen = g(
-        "NonMaxSuppression",
-        boxes,
-        by_class,
-        count,
-        np.array([min(max(overlap, 0.0), 1.0)], np.float32),
-        np.array([floor], np.float32),
-    )
+    batch, count = g.dims(score)[0], g.size_of(score, [1])
+    limits = np.array([min(max(overlap, 0.0), 1.0)], np.float32), np.array([floor], np.float32)
+    wanted = count if most is None else g.const(np.array([most]))
+    chosen = g("NonMaxSuppression", boxes, by_class, wanted, *limits)
     place = g("Gather", chosen, g.const(np.int64(2)), axis=1)
-    flat = place
-    if g.dims(score)[0] != 1:
-        flat = g("Add", place, g("Mul", g("Gather", chosen, g.const(np.int64(0)), axis=1), count))
-    space = g("Mul", g.size_of(score, [0]), count) if g.dims(score)[0] != 1 else count
-    both = g.dims(score)
-    if both[0] is not None and both[1] is not None:
-        space = g.const(np.array([both[0] * both[1]]))
+    source, space = place, count
+    if batch != 1:
+        source = g("Add", place, g("Mul", g("Gather", chosen, g.const(np.int64(0)), axis=1), count))
+        space = g("Mul", g.size_of(score, [0]), count)
     none = g("ConstantOfShape", space, value=np.zeros(1, np.int64))
-    stays = g("ScatterElements", none, flat, g("ConstantOfShape", g("Shape", flat), value=np.ones(1, np.int64)))
+    ones = g("ConstantOfShape", g("Shape", source), value=np.ones(1, np.int64))
+    stays = g.set_shape(g("ScatterElements", none, source, ones), [total(sizes(g, score)).label])
     rank = g("CumSum", reshape_to(g, stays, sizes(g, score), (score,)), g.const(np.int64(1)))
-    rank = g("Sub", g("Gather", g.reshape(rank, [-1]), flat, axis=0), 1)
-    return flat, rank if g.dims(score)[0] == 1 else g("Add", rank, g("Sub", flat, place))
+    target = g("Sub", g("Gather", g.reshape(rank, [-1]), source, axis=0), 1)
+    if batch != 1:
+        target = g("Add", target, g("Sub", source, place))
+    return Kept(source, target, g.slice(rank, [-1], [2**31 - 1], [1]))
 
 
 def gather_to(g: Emit, rows: Value, source: Value, target: Value, blank: float) -> Value:
-    """Rows of (B, K, W) moved to new places; other places are filled with ``blank``."""
+    """Rows of (B, K, W) moved to new places among all B·K; other places are filled with ``blank``."""
     batch, count, width = sizes(g, rows)
     table = reshape_to(g, rows, [batch * count, width])
     shape = g.size_of(table)
@@ -223,10 +232,11 @@ def box_nms(g: Emit, a: BoxNmsAttrs, data: Value) -> Value:
     classes = None
     if a.id_index >= 0 and not a.force_suppress:
         classes = g.cast(g.squeeze(column(g, best, a.id_index), [2]), np.int64)
-    source, target = suppress(g, boxes, key, classes, a.overlap_thresh, a.valid_thresh)
+    kept = suppress(g, boxes, key, a.overlap_thresh, a.valid_thresh, classes)
     if a.in_format != a.out_format:
         best = _recoded(g, a, best)
-    return reshape_to(g, pad_rows(g, gather_to(g, best, source, target, -1), rows, -1), sizes(g, data), (data,))
+    moved = gather_to(g, best, kept.source, kept.target, -1)
+    return reshape_to(g, pad_rows(g, moved, rows, -1), sizes(g, data), (data,))
 
 
 def _recoded(g: Emit, a: BoxNmsAttrs, rows: Value) -> Value:

@@ -149,8 +149,9 @@ def multibox_detection(g: Emit, a: MultiBoxDetectionAttrs, cls_prob: Value, loc_
     # Boxes are suppressed when their IoU reaches the threshold; NonMaxSuppression wants it to be greater.
     overlap = float(np.nextafter(np.float32(a.nms_threshold), np.float32(0)))
     number = g.dims(cls_prob)[1]
-    source, _ = suppress(g, column(g, best, 2, 4), key, classes, overlap, -1, None if number is None else number - 1)
-    best = g("Concat", _kept(g, ids, source), column(g, best, 1, 5), axis=2)
+    known = None if number is None else number - 1
+    kept = suppress(g, column(g, best, 2, 4), key, overlap, -1, classes, known)
+    best = g("Concat", _kept(g, ids, kept.source), column(g, best, 1, 5), axis=2)
     have, want = g.dims(best)[1], g.dims(rows)[1]
     if a.nms_topk <= 0 or (have is not None and have == want):
         return g.cast(best, dtype)
@@ -189,6 +190,7 @@ class MultiBoxTargetAttrs(Attrs):
     outputs=("loc_target", "loc_mask", "cls_target"),
     named_outputs=True,
     labels=("label",),
+    training=True,
 )
 def multibox_target(
     g: Emit, a: MultiBoxTargetAttrs, anchor: Value, cls_pred: Value, label: Value | None = None

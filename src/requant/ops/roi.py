@@ -102,7 +102,7 @@ class RoiPoolingAttrs(Attrs):
     spatial_scale: float
 
 
-@op("ROIPooling", "ROIPooling_v1", inputs=("data", "rois"))
+@op("ROIPooling", inputs=("data", "rois"), hidden_outputs=1)
 def roi_pooling(g: Emit, a: RoiPoolingAttrs, data: Value, rois: Value) -> Value:
     """Maxima in the bins of regions that are rounded to whole cells: (R, C, height, width)."""
     _check(g, data, rois)
