@@ -10,16 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from requant.errors import CalibrationError
-from requant.quant.histogram import (
-    BODY_BITS,
-    EXTRA_BITS,
-    LOWEST_EXPONENT,
-    OUTLIERS,
-    Histogram,
-    MinMax,
-    NonFiniteError,
-    first_nonfinite,
-)
+from requant.quant.counting import BODY_BITS, EXTRA_BITS, LOWEST_EXPONENT, OUTLIERS, NonFiniteError
+from requant.quant.histogram import Histogram, MinMax, first_nonfinite
 
 F32 = np.float32
 

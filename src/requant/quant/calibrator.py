@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from requant.errors import CalibrationError
 from requant.qmath import Range
-from requant.quant.histogram import Histogram, MinMax, NonFiniteError, first_nonfinite
+from requant.quant.counting import NonFiniteError
+from requant.quant.histogram import Histogram, MinMax, first_nonfinite
 from requant.scheme import Scheme
 
 Statistic = MinMax | Histogram

@@ -25,7 +25,6 @@ power of two: bin 0 is cell 0 and bin ±j are the cells ±(2j - 1), ±2j (or mul
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,31 +33,19 @@ import numpy.typing as npt
 
 from requant.errors import CalibrationError
 from requant.qmath import Range
+from requant.quant.counting import (
+    BODY_BITS,
+    CHUNK,
+    LIMIT,
+    LOWEST_EXPONENT,
+    OUTLIERS,
+    Counter,
+    merge_ends,
+)
 
 Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
-
-#: The `OUTLIERS`-th largest magnitude lies between cells 2^(BODY_BITS - 1) and 2^BODY_BITS.
-BODY_BITS = 14
-#: Cells are kept up to this many octaves above the body.
-EXTRA_BITS = 2
-#: Values that may lie outside the body.
-OUTLIERS = 1024
-#: Magnitudes below 2^LOWEST_EXPONENT count as zero (engines flush such numbers anyway).
-LOWEST_EXPONENT = -100
-#: Values that are worked on at a time: their buffers stay in the processor's second cache.
-_CHUNK = 1 << 16
-_LANES = 2
-_LIMIT = 1 << (BODY_BITS + EXTRA_BITS)
-
-
-class NonFiniteError(CalibrationError):
-    """NaN or Inf among the values. ``index`` is the flat position of the first one."""
-
-    def __init__(self, what: str, index: int) -> None:
-        super().__init__(what, got=f"at flat position {index}")
-        self.index = index
 
 
 def _flat(values: npt.ArrayLike) -> Floats:
@@ -78,10 +65,6 @@ def first_nonfinite(values: npt.ArrayLike) -> tuple[int, ...] | None:
     if not bad.any():
         return None
     return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
-
-
-def _positive_zero(value: Any) -> float:
-    return float(value) + 0.0  # -0.0 and 0.0 are one value: which of them a minimum returns depends on the order
 
 
 @dataclass
@@ -110,9 +93,9 @@ class MinMax:
         if not flat.size:
             return cls()
         low, high = math.inf, -math.inf
-        for start in range(0, flat.size, _CHUNK):
-            chunk = flat[start : start + _CHUNK]
-            low, high = _merge_ends(low, high, chunk, start)
+        for start in range(0, flat.size, CHUNK):
+            chunk = flat[start : start + CHUNK]
+            low, high = merge_ends(low, high, chunk, start)
         return cls(flat.size, low, high)
 
     def merge(self, other: MinMax) -> None:
@@ -138,14 +121,6 @@ class MinMax:
         """
         count, low, high = _checked_ends(state)
         return cls(count, low, high) if count else cls()
-
-
-def _merge_ends(low: float, high: float, chunk: Floats, start: int) -> tuple[float, float]:
-    least, most = chunk.min(), chunk.max()
-    if not (least > -math.inf and most < math.inf):  # NaN compares false, too
-        bad = int(np.argmax(~np.isfinite(chunk)))
-        raise NonFiniteError("NaN or Inf among the values", start + bad)
-    return min(low, _positive_zero(least)), max(high, _positive_zero(most))
 
 
 def _checked_ends(state: dict[str, Any]) -> tuple[int, float, float]:
@@ -205,23 +180,23 @@ class Histogram:
         flat = _flat(values)
         out = cls(exponent=like.exponent if like is not None else LOWEST_EXPONENT)
         if flat.size:
-            _Counter(out).count(flat)
+            Counter(out).count(flat)
         return out
 
     def merge(self, other: Histogram) -> None:
         """Add what another one has seen. The order of merging does not matter."""
         exponent = max(self.exponent, other.exponent)
-        self._coarsen(exponent)
+        self.coarsen(exponent)
         first, cells, outliers = other._at(exponent)
-        self._add(first, cells)
+        self.add(first, cells)
         self.outliers = np.sort(np.concatenate([self.outliers, outliers]))
         self.count += other.count
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
-        self._settle()
+        self.settle()
 
     # --- the lattice ---
 
-    def _add(self, first: int, cells: Counts) -> None:
+    def add(self, first: int, cells: Counts) -> None:
         """Add counts of consecutive cells that begin at key ``first``."""
         if not len(cells):
             return
@@ -241,16 +216,17 @@ class Histogram:
         first, cells = _coarser(self.first, self.cells, exponent - self.exponent)
         if exponent == self.exponent or not len(self.outliers):
             return first, cells, self.outliers
-        fits = np.abs(self.outliers) < math.ldexp(_LIMIT, exponent)
+        fits = np.abs(self.outliers) < math.ldexp(LIMIT, exponent)
         if fits.any():
             scratch = Histogram(exponent=exponent, first=first, cells=cells)
             keys = _keys(self.outliers[fits], exponent)
             least = int(keys.min())
-            scratch._add(least, np.bincount(keys - least).astype(np.int64))
+            scratch.add(least, np.bincount(keys - least).astype(np.int64))
             first, cells = scratch.first, scratch.cells
         return first, cells, self.outliers[~fits]
 
-    def _coarsen(self, exponent: int) -> None:
+    def coarsen(self, exponent: int) -> None:
+        """Raise the exponent, if it is lower."""
         if exponent > self.exponent:
             self.first, self.cells, self.outliers = self._at(exponent)
             self.exponent = exponent
@@ -267,19 +243,19 @@ class Histogram:
         if len(self.outliers) > OUTLIERS:
             value = float(np.partition(np.abs(self.outliers), -OUTLIERS - 1)[-OUTLIERS - 1])
             return number, math.frexp(value)[1] - BODY_BITS - self.exponent
-        magnitude = np.zeros(_LIMIT, np.int64)
+        magnitude = np.zeros(LIMIT, np.int64)
         magnitude[max(self.first, body) :][: len(above)] += above
         if len(below):
             magnitude[-self.first - np.arange(len(below))] += below
         from_top = np.cumsum(magnitude[::-1]) + len(self.outliers)
-        key = _LIMIT - 1 - int(np.searchsorted(from_top, OUTLIERS + 1))
+        key = LIMIT - 1 - int(np.searchsorted(from_top, OUTLIERS + 1))
         return number, key.bit_length() - BODY_BITS
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Raise the exponent to the smallest one that the rule allows, and trim the cells."""
         step = self._outside()[1]
         if step:
-            self._coarsen(self.exponent + step)
+            self.coarsen(self.exponent + step)
         occupied = np.flatnonzero(self.cells[[0, -1]]) if len(self.cells) else ()
         if len(occupied) < 2 and len(self.cells):
             inside = np.flatnonzero(self.cells)
@@ -310,15 +286,15 @@ class Histogram:
         counts = np.zeros(2 * side + 1, np.int64)
         halves = math.ldexp(1.0, shift - 1)  # cells per half bin
 
-        def add(keys: npt.NDArray[Any], numbers: Counts) -> None:
+        def put(keys: npt.NDArray[Any], numbers: Counts) -> None:
             half_bins = np.abs(np.trunc(keys / halves))
             index = np.minimum((half_bins + 1) // 2, side).astype(np.int64)
             np.add.at(counts, side + np.where(keys < 0, -index, index), numbers)
 
-        add(self.first + np.arange(len(self.cells), dtype=np.float64), self.cells)
+        put(self.first + np.arange(len(self.cells), dtype=np.float64), self.cells)
         if len(self.outliers):
             values = self.outliers.astype(np.float64)
-            add(values / math.ldexp(1.0, self.exponent), np.ones(len(values), np.int64))
+            put(values / math.ldexp(1.0, self.exponent), np.ones(len(values), np.int64))
         edges = (np.arange(2 * side + 2, dtype=np.float64) - side - 0.5) * width
         return Bins(counts, edges)
 
@@ -376,7 +352,7 @@ class Histogram:
         outliers = np.asarray(state.get("outliers", ()), np.float32)
         if cells.ndim != 1 or outliers.ndim != 1 or len(outliers) > OUTLIERS or not np.isfinite(outliers).all():
             raise CalibrationError("the histogram has impossible outliers", got=f"{outliers.size} values")
-        if not LOWEST_EXPONENT <= exponent <= 128 or first <= -_LIMIT or first + len(cells) > _LIMIT:
+        if not LOWEST_EXPONENT <= exponent <= 128 or first <= -LIMIT or first + len(cells) > LIMIT:
             raise CalibrationError("the histogram's cells are out of reach", got=f"exponent {exponent}, key {first}")
         if (len(cells) and cells.min() < 0) or sum(map(int, cells)) + len(outliers) != count:
             raise CalibrationError("the histogram's counts do not add up", expected=count)
@@ -402,108 +378,3 @@ def _coarser(first: int, cells: Counts, steps: int) -> tuple[int, Counts]:
     begin = int(new[0])
     runs = np.flatnonzero(np.diff(new, prepend=begin - 1))  # keys ascend: equal ones are neighbours, none is skipped
     return begin, np.add.reduceat(cells, runs)
-
-
-class _Scratch(threading.local):
-    """Buffers of one thread, reused by every call."""
-
-    def __init__(self) -> None:
-        self.narrow = np.empty(_CHUNK, np.int32)
-        self.keys = np.empty(_CHUNK, np.int64)
-        self.lane = (np.arange(_CHUNK) % _LANES).astype(np.int32)
-        self.signed = np.zeros(2 * _LIMIT - 1, np.int64)
-        self.lanes = np.zeros(_LIMIT * _LANES, np.int64)
-
-
-_scratch = _Scratch()
-
-
-class _Counter:
-    """Counts the values of one array into a fresh histogram.
-
-    A value costs: minimum, maximum, one multiplication, one conversion and one increment, on a chunk that stays in the
-    cache. Where most values are zero (behind ReLU), consecutive increments hit one counter and wait for each other;
-    two interleaved tables ("lanes") keep them apart, which pays from two thirds of zeros on.
-    """
-
-    def __init__(self, out: Histogram) -> None:
-        self.out = out
-        self.least = self.most = 0  # the keys that the scratch tables may hold
-        self.used_lanes = False
-
-    def count(self, flat: Floats) -> None:
-        out, scratch = self.out, _scratch
-        try:
-            for start in range(0, flat.size, _CHUNK):
-                chunk = flat[start : start + _CHUNK]
-                low, high = _merge_ends(math.inf, -math.inf, chunk, start)
-                out.low, out.high = min(out.low, low), max(out.high, high)
-                self._chunk(chunk, low, high)
-            self._fold()
-        except BaseException:
-            scratch.signed[:] = 0
-            scratch.lanes[:] = 0
-            raise
-        out.count = flat.size
-        out.outliers = np.sort(out.outliers)
-        out._settle()
-
-    def _chunk(self, chunk: Floats, low: float, high: float) -> None:
-        out, scratch = self.out, _scratch
-        removed = 0
-        if max(-low, high) >= math.ldexp(_LIMIT, out.exponent):
-            chunk, removed = self._without_outliers(chunk)
-        n, scale = len(chunk), math.ldexp(1.0, -out.exponent)
-        self.least = max(min(self.least, math.trunc(low * scale)), 1 - _LIMIT)
-        self.most = min(max(self.most, math.trunc(high * scale)), _LIMIT - 1)
-        keys, factor = scratch.keys[:n], np.float32(scale)
-        if low < 0:
-            narrow = scratch.narrow[:n]
-            np.multiply(chunk, factor, out=narrow, casting="unsafe", dtype=np.float32)
-            np.add(narrow, _LIMIT - 1, out=keys)
-            np.add.at(scratch.signed, keys, 1)
-        elif n == _CHUNK and 3 * np.count_nonzero(chunk[::64]) < n // 64:
-            narrow = scratch.narrow[:n]
-            np.multiply(chunk, factor, out=narrow, casting="unsafe", dtype=np.float32)
-            np.left_shift(narrow, 1, out=narrow)
-            np.bitwise_or(narrow, scratch.lane[:n], out=narrow)
-            np.copyto(keys, narrow)
-            np.add.at(scratch.lanes, keys, 1)
-            self.used_lanes = True
-        else:
-            np.multiply(chunk, factor, out=keys, casting="unsafe", dtype=np.float32)
-            np.add.at(scratch.signed[_LIMIT - 1 :], keys, 1)
-        scratch.signed[_LIMIT - 1] -= removed  # they were counted as zeros
-
-    def _without_outliers(self, chunk: Floats) -> tuple[Floats, int]:
-        """A copy of the chunk with its outliers set to zero; they go to the list of values."""
-        out = self.out
-        magnitude = np.abs(chunk)
-        # Whatever the rest holds, the exponent must rise as far as these values alone ask for.
-        self._raise_for(np.concatenate([np.abs(out.outliers), magnitude]))
-        limit = math.ldexp(_LIMIT, out.exponent)
-        if float(magnitude.max()) < limit:
-            return chunk, 0
-        beyond = magnitude >= np.float32(limit)
-        out.outliers = np.concatenate([out.outliers, chunk[beyond]])
-        return np.where(beyond, np.float32(0), chunk), int(np.count_nonzero(beyond))
-
-    def _raise_for(self, magnitude: Floats) -> None:
-        if len(magnitude) > OUTLIERS:
-            value = float(np.partition(magnitude, -OUTLIERS - 1)[-OUTLIERS - 1])
-            exponent = math.frexp(value)[1] - BODY_BITS if value else LOWEST_EXPONENT
-            if exponent > self.out.exponent:
-                self._fold()
-                self.out._coarsen(exponent)
-
-    def _fold(self) -> None:
-        """Move the counts of the scratch tables into the histogram."""
-        out, scratch = self.out, _scratch
-        held = scratch.signed[self.least + _LIMIT - 1 : self.most + _LIMIT]
-        out._add(self.least, held)
-        held[:] = 0
-        if self.used_lanes:
-            lanes = scratch.lanes[: (self.most + 1) * _LANES]
-            out._add(0, lanes.reshape(-1, _LANES).sum(axis=1))
-            lanes[:] = 0
-        self.least, self.most, self.used_lanes = 0, 0, False
