@@ -7,7 +7,7 @@ and bool, so these are computed in int32, and may fail on a remainder of integer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -29,7 +29,11 @@ _NARROW = {np.dtype(t) for t in (np.bool_, np.int8, np.uint8, np.int16, np.uint1
 
 @dataclass(frozen=True)
 class NoAttrs(Attrs):
-    """An operator without attributes."""
+    """An operator without attributes. As in MXNet it takes any and looks at none (``zeros_like(x, dtype="int64")``)."""
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, object], where: object | None = None) -> NoAttrs:
+        return cls()
 
 
 def is_float(dtype: np.dtype) -> bool:
