@@ -188,13 +188,6 @@ def quantized_elemwise_mul(
     left, right = (lhs_min, lhs_max), (rhs_min, rhs_max)
     calib = ranges.calibrated(g, a.min_calib_range, a.max_calib_range)
     product = g("Mul", g.cast(lhs, np.int32), g.cast(rhs, np.int32))
-    graph = ranges.known(g, left, right)
-    if graph and (calib is not None or a.enable_float_output):
-        value = g("Mul", ranges.real(g, lhs, *left), ranges.real(g, rhs, *right))
-        if a.enable_float_output or calib is None:
-            return value
-        low, high = ranges.constant_range(g, calib)
-        return ranges.integers(g, value, INT8, low, high), low, high
     scales = [ranges.multiplier(g, INT8, *pair) for pair in (left, right)]
     if a.enable_float_output:
         ratio = g("Div", g("Div", g.const(np.float32(1)), scales[0]), scales[1])
@@ -204,7 +197,7 @@ def quantized_elemwise_mul(
         ratio = g("Div", g("Div", ranges.multiplier(g, INT8, low, high), scales[0]), scales[1])
         cut = g("Clip", g("Mul", g.cast(product, np.float32), ratio), -128.0, 127.0)
         return g.cast(g.cast(cut, np.int32), np.int8), low, high
-    if graph:
+    if ranges.known(g, left, right):
         value = g("Mul", ranges.real(g, lhs, *left, "R7"), ranges.real(g, rhs, *right, "R7"))
         ranges.set_real(g, product, value)
     return product, *accumulator_range(g, INT8, left, right)

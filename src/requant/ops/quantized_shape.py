@@ -30,6 +30,7 @@ _DATA = ("data", "min_data", "max_data")
 )
 def quantized_flatten(g: Emit, a: FlattenAttrs, data: Value, min_data: Value, max_data: Value) -> Triple:
     """(N, ...) to (N, everything else); the range is kept."""
+    ranges.expect(g, data, "data", INT8, UINT8)
     return ranges.through(g, data, min_data, max_data, lambda x: flatten(g, a, x))
 
 
