@@ -50,7 +50,13 @@ from requant.quant.plan import MODES
 @click.option("--min-sqnr", type=float, metavar="DB", help="Least signal to quantization noise of the outputs.")
 @click.option("--time-batch", "batches", type=click.IntRange(1), multiple=True, default=(1,), show_default=True)
 @click.option("--plan", "show_plan", is_flag=True, help="Print the decision for every node, with its reason.")
-@click.option("-o", "--output", required=True, metavar="FILE.onnx", help="The file to write.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE.onnx|PREFIX",
+    help="An ONNX file, or a prefix for MXNet's int8 files.",
+)
 @json_option
 def command(
     model: str,
@@ -90,10 +96,16 @@ def command(
       requant quantize net --data photos/ --size 224 --mean 127 --std 128 -o net-int8.onnx
       requant quantize net --data calib.npz --calib entropy --mode smart --table net.calib.json -o net-int8.onnx
       requant quantize net.onnx --data calib.npz --max-drop 0.5 --min-speedup 1.5 -o net-int8.onnx
+      requant quantize net --data calib.npz -o net-int8    (net-int8-symbol.json and net-int8-0000.params, for MXNet)
     """
     loaded = open_model(model, params, epoch, shapes)
-    if not output.endswith(".onnx"):
-        raise InputError("the output is an ONNX file", where="-o", got=output, expected="a name that ends in .onnx")
+    if not output.endswith(".onnx") and loaded.symbol is None:
+        raise InputError(
+            "a model that came from ONNX can be written as ONNX alone",
+            where="-o",
+            got=output,
+            expected="a name that ends in .onnx",
+        )
     source, prepared = _dataset(loaded, data, image)
     judged = _dataset(loaded, held_out, image)[0]
     metadata = {METADATA_KEY: prepared} if prepared else None
@@ -119,24 +131,24 @@ def command(
             metadata=metadata,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    made.save(output)
+    written = ", ".join(made.save(output))
     report = made.report
     if as_json:
-        show.as_json({"written": output, "report": None if report is None else report.as_dict()})
+        show.as_json({"written": written, "report": None if report is None else report.as_dict()})
     else:
         if show_plan:
             show.console().print(str(made.plan), markup=False, soft_wrap=True)
         if report is not None:
-            show.table(f"{model} as INT8: {output}", ["", ""], report.rows())
+            show.table(f"{model} as INT8: {written}", ["", ""], report.rows())
             if report.reasons:
                 rows = [(n, why) for why, n in report.reasons.items()]
                 show.table("Left in float, and why", ["nodes", "reason"], rows)
         else:
-            show.console().print(f"Wrote {output}; it was not verified: there was no data to verify it on")
+            show.console().print(f"Wrote {written}; it was not verified: there was no data to verify it on")
     if report is not None and not report.met:
         missed = "; ".join(f"{name}: {text}" for name, text in report.goals.items() if "MISSED" in text)
         logging.getLogger(__name__).error("a goal was missed: %s", missed)
-        click.echo(f"requant: a goal was missed ({missed}); the best model seen was written to {output}", err=True)
+        click.echo(f"requant: a goal was missed ({missed}); the best model seen was written to {written}", err=True)
         sys.exit(EXIT_GOAL_MISSED)
 
 

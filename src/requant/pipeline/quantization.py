@@ -16,7 +16,8 @@ import onnx_ir as ir
 
 import requant
 from requant import engines
-from requant.errors import CalibrationError, QuantizationError
+from requant.engines.machine import usable_cores
+from requant.errors import CalibrationError, FormatError, QuantizationError
 from requant.formats import onnx_file
 from requant.formats.dataset import Dataset, from_program
 from requant.passes import optimize
@@ -24,9 +25,11 @@ from requant.pipeline import verify
 from requant.pipeline.calibrate import Progress, calibrate, ranges
 from requant.pipeline.model import Model
 from requant.quant.apply import apply
+from requant.quant.calibrator import MXNET
 from requant.quant.plan import Mode, Plan, plan
 from requant.quant.table import CalibrationTable, Policy, fingerprint
 from requant.report import Report
+from requant.rewrite.to_symbol import Int8Symbol, to_symbol
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +90,51 @@ class QuantizedModel(Model):
     """
 
     def __init__(
-        self, onnx: ir.Model, *, source: str, plan: Plan, table: CalibrationTable, report: Report | None
+        self,
+        onnx: ir.Model,
+        *,
+        source: str,
+        plan: Plan,
+        table: CalibrationTable,
+        report: Report | None,
+        floating: Model | None = None,
+        calibrator: str | None = None,
+        tensors: Iterable[str] = (),
     ) -> None:
         super().__init__(onnx=onnx, source=source)
         self.plan, self.table, self.report = plan, table, report
+        self._floating, self._calibrator, self._tensors = floating, calibrator, tuple(tensors)
+
+    def to_symbol(self) -> Int8Symbol:
+        """The same plan and ranges as an int8 symbol in MXNet's words, with its parameters.
+
+        Raises:
+            FormatError: the float model did not come from MXNet.
+        """
+        floating = self._floating
+        if floating is None or floating.symbol is None:
+            raise FormatError(
+                "only a model that came from MXNet files can be written as MXNet files",
+                where=self.source,
+                next="give a name that ends in .onnx",
+            )
+        found = self.table.ranges(self.plan.observed, self._calibrator, scheme=MXNET, threads=usable_cores())
+        return to_symbol(floating.symbol, floating.params, self.plan, found, self._tensors)
+
+    def save(self, path: str | os.PathLike[str], epoch: int = 0) -> list[str]:
+        """Write QDQ ONNX (``x.onnx``), or with any other name a prefix for MXNet's int8 symbol and parameters.
+
+        Returns:
+            The files written.
+        Raises:
+            FormatError: MXNet files are asked for, and the float model did not come from MXNet.
+        """
+        name = os.fspath(path)
+        if name.endswith(".onnx"):
+            return super().save(name)
+        made = self.to_symbol()
+        int8 = Model.from_symbol(made.symbol, made.params, source=self.source)
+        return int8.save(name, epoch)
 
 
 def quantize(
@@ -175,17 +219,19 @@ def quantize(
         if path is not None:
             filled.save(path)
             log.info("calibration table written to %s", path)
+    tensors = [str(v.name) for v in (*floating.graph.inputs, *(o for n in floating.graph for o in n.outputs))]
+    known: dict[str, Any] = {"source": model.source, "table": filled, "floating": model, "tensors": tensors}
     if not check or judged is None:
         with _timed(seconds, "apply"):
             int8 = apply(floating, made, ranges(filled, made, calibrator))
         _stamp(int8, metadata)
-        return QuantizedModel(int8, source=model.source, plan=made, table=filled, report=None)
+        return QuantizedModel(int8, plan=made, report=None, calibrator=calibrator, **known)
     search = _Search(floating, made, filled, engine, judged, batch, metric, goals, seconds)
     best = search.run(calibrator, (mode, tuple(exclude), tuple(exclude_ops)))
     _stamp(best.model, metadata)
     report = search.report(best, model, filled, tuple(batches))
     log.info("%s", report)
-    return QuantizedModel(search.reloaded, source=model.source, plan=best.plan, table=filled, report=report)
+    return QuantizedModel(search.reloaded, plan=best.plan, report=report, calibrator=best.calibrator, **known)
 
 
 class _timed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from requant.errors import QuantizationError, nearest
@@ -38,13 +38,14 @@ def switched_off(what: str) -> bool:
     return os.environ.get(f"MXNET_DISABLE_MKLDNN_{what}", "0") not in ("", "0")
 
 
-def backend_symbol(symbol: Symbol, backend: str) -> Symbol:
+def backend_symbol(symbol: Symbol, backend: str, *, apart: Collection[str] = ()) -> Symbol:
     """The symbol as a oneDNN backend of MXNet 1.9.1 partitions it.
 
     Args:
         symbol: a float network, or one that ``quantize_symbol`` made and whose requantize nodes were calibrated.
         backend: ``MKLDNN`` for float inference, ``MKLDNN_QUANTIZE`` before and after quantization. ``ONEDNN`` and
             ``ONEDNN_QUANTIZE`` are MXNet 2.0's names of the same; nodes keep the spelling of 1.9.1.
+        apart: nodes that are not fused into the one before them (MXNet has no such thing).
     Raises:
         QuantizationError: no such backend.
     """
@@ -58,8 +59,8 @@ def backend_symbol(symbol: Symbol, backend: str) -> Symbol:
         )
     quantize = BACKENDS[backend]
     made = without_identities(symbol)
-    made = _apply(made, "CONV_OPT", lambda s: _fused(s, _conv_seed, _conv_chain(quantize), _conv_node))
-    made = _apply(made, "FC_OPT", lambda s: _fused(s, _fc_seed, _fc_chain(quantize), _fc_node))
+    made = _apply(made, "CONV_OPT", lambda s: _fused(s, _conv_seed, _conv_chain(quantize), _conv_node, apart))
+    made = _apply(made, "FC_OPT", lambda s: _fused(s, _fc_seed, _fc_chain(quantize), _fc_node, apart))
     if quantize:
         made = without_identities(made)
     made = _apply(made, "TRANSFORMER_OPT", lambda s: _fused(s, _attention_seed, lambda n, f: [n], _attention_node))
@@ -137,6 +138,7 @@ def _fused(
     seed: Callable[[Node], bool],
     chain: Callable[[Node, Follower], list[Node]],
     made: Callable[[list[Node]], Made],
+    apart: Collection[str] = (),
 ) -> Symbol:
     """Replace the chain that starts at each seed, in order, by a node with the chain as its subgraph."""
     read_by = readers(symbol)
@@ -145,7 +147,7 @@ def _fused(
 
     def follower(node: Node) -> Node | None:
         found = read_by.get(id(node), [])
-        if id(node) in heads or len(found) != 1 or id(found[0]) in taken:
+        if id(node) in heads or len(found) != 1 or id(found[0]) in taken or found[0].name in apart:
             return None
         return found[0] if sum(n is node for n, _ in found[0].inputs) == 1 else None
 

@@ -64,12 +64,15 @@ def _mergeable(node: Node) -> bool:
     return name in _RANGED or (name in _FLOATING and not _switched_off(f"{_FLOATING[name]}_FUSE_ALL"))
 
 
-def merge_requantize(symbol: Symbol) -> Symbol:
+def merge_requantize(symbol: Symbol, *, uncalibrated: bool = False) -> Symbol:
     """Give quantized operators the range of the calibrated requantize that alone reads them.
 
     Where nothing but a dequantize reads the requantize, operators that can give float numbers do so
     (``enable_float_output``). MXNet does that too where an int8 operator reads the requantize as well, and crashes
     (B25); here the requantize is merged and the dequantize stays.
+
+    Args:
+        uncalibrated: operators that give float numbers need no range for it, so merge these without one, too.
     """
     read_by = readers(symbol)
     heads = {id(n) for n, _ in symbol.entries}
@@ -79,7 +82,7 @@ def merge_requantize(symbol: Symbol) -> Symbol:
         if node.op is None or not _mergeable(node) or id(node) in heads:
             continue
         after = read_by.get(id(node), [])
-        if len(after) != 1 or _name(after[0]) != "_contrib_requantize" or not calibrated(after[0]):
+        if len(after) != 1 or _name(after[0]) != "_contrib_requantize":
             continue
         requantize, dequantize = after[0], None
         last = read_by.get(id(requantize), [])
@@ -91,6 +94,9 @@ def merge_requantize(symbol: Symbol) -> Symbol:
             and _name(last[0]) == "_contrib_dequantize"
         ):
             dequantize = last[0]
+        if not calibrated(requantize) and (dequantize is None or not uncalibrated):
+            continue
+        if dequantize is not None:
             gone[id(dequantize)] = node
         gone[id(requantize)] = node
         merged[id(node)] = requantize, dequantize
