@@ -85,6 +85,8 @@ _ON_CONSTANTS: dict[str, Callable[..., Any]] = {
 }
 #: Operators whose output is like their (first) input, and those that broadcast: no need to ask ONNX for shapes.
 _ALIKE = frozenset({"Abs", "Neg", "Sqrt", "Reciprocal", "Sign", "Floor", "Round", "Relu", "Clip", "Identity"})
+#: Operators that ONNX before 1.18 defines by others, without a shape of their own; and one of the same shape.
+_SHAPED_LIKE = {"GreaterOrEqual": "Greater", "LessOrEqual": "Less"}
 _BROADCAST = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min"})
 
 
@@ -279,7 +281,7 @@ class Emit:
     def _infer(self, node: ir.Node) -> None:
         if self._infer_quickly(node):
             return
-        schema = onnx.defs.get_schema(node.op_type, OPSET, node.domain)
+        schema = onnx.defs.get_schema(_SHAPED_LIKE.get(node.op_type, node.op_type), OPSET, node.domain)
         types: dict[str, onnx.TypeProto] = {}
         data: dict[str, onnx.TensorProto] = {}
         for value in node.inputs:
