@@ -19,7 +19,7 @@ from requant.passes.gemm import MatMulToGemm, PlainGemm
 from requant.passes.noop import RemoveNoOps
 from requant.passes.opset import UpgradeOpset
 from requant.passes.pad import FoldPad
-from requant.passes.rewrite import forget_names
+from requant.passes.rewrite import forget_names, name_nodes
 from requant.passes.scale import FoldScale
 from requant.passes.shapes import FoldShapeArithmetic
 from requant.passes.stride import PullStrides
@@ -38,7 +38,8 @@ PREPARE: tuple[ir.passes.InPlacePass, ...] = (
 
 #: Run in turn until nothing changes any more.
 SIMPLIFY: tuple[ir.passes.InPlacePass, ...] = (
-    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True),
+    # Not with ONNX's data propagation, which writes out a ConstantOfShape of any size; FoldShapeArithmetic does that.
+    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False),
     FoldShapeArithmetic(),
     FoldConstants(),
     RemoveNoOps(),
@@ -65,6 +66,7 @@ def optimize(model: ir.Model) -> ir.Model:
     for step in PREPARE:
         step(new)
     forget_names(new)
+    name_nodes(new)
     for _ in range(_ROUNDS):
         changed = False
         for step in SIMPLIFY:

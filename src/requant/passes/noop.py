@@ -85,13 +85,18 @@ def _neutral(node: ir.Node) -> ir.Value | None:
         array, other = constant(node.inputs[at]), node.inputs[1 - at]
         if array is None or other is None or array.size == 0 or not np.all(array == neutral):
             continue
-        size = rank(other)
-        if array.size == 1 and (array.ndim == 0 or (size is not None and array.ndim <= size)):
-            return other
-        shape = static_shape(other)
-        if shape is not None and np.broadcast_shapes(array.shape, shape) == shape:
+        if _stays(array.shape, other):
             return other
     return None
+
+
+def _stays(shape: tuple[int, ...], other: ir.Value) -> bool:
+    """Broadcasting a constant of this shape against a tensor leaves the tensor's shape as it is."""
+    if all(d == 1 for d in shape) and len(shape) <= (rank(other) or 0):
+        return True
+    if other.shape is None or len(shape) > other.shape.rank():
+        return not shape
+    return all(d in (1, own) for d, own in zip(shape, list(other.shape)[other.shape.rank() - len(shape) :]))
 
 
 def _forward(node: ir.Node) -> bool:

@@ -29,7 +29,7 @@ class UpgradeOpset(ir.passes.InPlacePass):
         held = {
             n: v for n, v in graph.initializers.items() if v.const_value is not None and v.const_value.nbytes > _LARGE
         }
-        notes = {node.name: dict(node.metadata_props) for node in graph if node.name}
+        notes = {out.name: dict(node.metadata_props) for node in graph for out in node.outputs}
         try:
             for name, value in held.items():  # seen by the converter as inputs
                 tensor = value.const_value
@@ -56,7 +56,7 @@ class UpgradeOpset(ir.passes.InPlacePass):
         fresh.inputs.clear()
         fresh.inputs.extend(kept)
         for node in fresh:
-            for key, text in notes.get(node.name or "", {}).items():
+            for key, text in notes.get(node.outputs[0].name if node.outputs else None, {}).items():
                 node.metadata_props[key] = text
         model.graph = fresh
         return ir.passes.PassResult(model, True)

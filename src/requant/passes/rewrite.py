@@ -6,6 +6,7 @@ name it ever had: ``metadata_props["mx.node"]`` lists MXNet's names and ``["requ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -151,6 +152,17 @@ def forget_names(model: ir.Model) -> None:
     """Collect the names anew: somebody else added values to the model."""
     for graph in graphs(model):
         graph.meta.pop(_TAKEN, None)
+
+
+def name_nodes(model: ir.Model) -> None:
+    """Call nodes that came without a name after their first output. onnx-ir calls them ``node``, ``node_1``, ..."""
+    for graph in graphs(model):
+        taken = {node.name for node in graph}
+        for node in graph:
+            wanted = node.outputs[0].name if node.outputs else None
+            if wanted and wanted not in taken and re.fullmatch(r"node(_\d+)?", node.name or "node"):
+                node.name = wanted
+                taken.add(wanted)
 
 
 def initializer(graph: ir.Graph, wanted: str, array: Array) -> ir.Value:

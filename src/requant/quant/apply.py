@@ -16,8 +16,18 @@ import onnx_ir as ir
 from requant import qmath
 from requant.errors import CalibrationError, QuantizationError, nearest
 from requant.passes.clip import bounds
-from requant.passes.rewrite import Array, absorb, constant, forget_names, initializer, sole_user, unique
+from requant.passes.rewrite import (
+    Array,
+    absorb,
+    constant,
+    forget_names,
+    initializer,
+    replace_constant,
+    sole_user,
+    unique,
+)
 from requant.qmath import QuantParams, Range
+from requant.quant.bias import mean_of, shift
 from requant.quant.plan import Decision, Plan, Tensor
 from requant.quant.weights import bias_params, room_for_bias, weight_params
 from requant.scheme import Scheme
@@ -28,13 +38,21 @@ log = logging.getLogger(__name__)
 RangeLike = Range | QuantParams | tuple[float, float]
 
 
-def apply(model: ir.Model, plan: Plan, ranges: Mapping[str, RangeLike]) -> ir.Model:
+def apply(
+    model: ir.Model,
+    plan: Plan,
+    ranges: Mapping[str, RangeLike],
+    *,
+    means: Mapping[str, Array] | None = None,
+) -> ir.Model:
     """A quantized copy of a model.
 
     Args:
         model: the model that was planned.
         plan: what to quantize.
         ranges: by tensor name, for each of ``plan.observed``: the range to represent, or parameters.
+        means: by tensor name, for those of ``requant.quant.bias.mean_axes``: the mean of each channel, shape
+            (channels,). Biases are corrected by them; without them (or for tensors left out) they are not.
 
     Returns:
         A new model; the given one is not touched.
@@ -45,7 +63,7 @@ def apply(model: ir.Model, plan: Plan, ranges: Mapping[str, RangeLike]) -> ir.Mo
     """
     new = model.clone()
     forget_names(new)
-    return _Editor(new, plan, group_params(plan, ranges)).edit()
+    return _Editor(new, plan, group_params(plan, ranges), means).edit()
 
 
 def group_params(plan: Plan, ranges: Mapping[str, RangeLike]) -> dict[str, QuantParams]:
@@ -108,8 +126,10 @@ def activation_params(scheme: Scheme, observed: Range) -> QuantParams:
 class _Editor:
     """The state of one edit."""
 
-    def __init__(self, model: ir.Model, plan: Plan, params: dict[str, QuantParams]) -> None:
-        self.model, self.graph, self.plan, self.params = model, model.graph, plan, params
+    def __init__(
+        self, model: ir.Model, plan: Plan, params: dict[str, QuantParams], means: Mapping[str, Array] | None
+    ) -> None:
+        self.model, self.graph, self.plan, self.params, self.means = model, model.graph, plan, params, means
         self.values = {str(v.name): v for v in (*self.graph.inputs, *(o for n in self.graph for o in n.outputs))}
         self.nodes = {str(n.name): n for n in self.graph}
         self.shared: dict[Any, ir.Value] = {}  # quantized constants and scales by content
@@ -225,16 +245,49 @@ class _Editor:
         params = weight_params(
             node, weight, decision.weight, per_channel=node.op_type in scheme.per_channel, reduced=scheme.reduced
         )
-        bias_value = node.inputs[decision.bias] if decision.bias is not None else None
-        bias = constant(bias_value)
-        activation = self.params.get(str(node.inputs[decision.inputs[0]].name)) if decision.inputs else None  # type: ignore[union-attr]
-        if bias is not None and bias_value is not None and activation is not None and decision.bias is not None:
-            flat = _per_channel(bias, _channels(node, weight))
-            if flat is not None:
-                params = room_for_bias(node, params, activation, flat)
-                integers = bias_params(activation, params, flat.size)
-                node.replace_input_with(decision.bias, self._stored(str(bias_value.name), flat, integers, node))
+        shape = constant(node.inputs[2]) if node.op_type != "MatMul" and len(node.inputs) > 2 else None
+        channels = 0 if node.op_type == "MatMul" else _channels(node, weight)
+        bias = None if shape is None or not channels else _per_channel(shape, channels)
+        activation = self._input_params(node, decision)
+        if bias is not None and activation is not None and decision.bias is not None:
+            params = room_for_bias(node, params, activation, bias)
+        mean = mean_of(node, self.means) if decision.weight == 1 else None
+        extra = None if mean is None else shift(node, weight, qmath.fake_quantize(weight, params), mean)
+        if extra is not None and np.isfinite(extra).all():
+            bias = self._corrected(node, bias, extra, channels)
+        if bias is not None:
+            self._bias(node, bias, activation if decision.bias is not None or shape is None else None, params)
         node.replace_input_with(decision.weight, self._stored(str(old.name), weight, params, node))
+
+    def _input_params(self, node: ir.Node, decision: Decision) -> QuantParams | None:
+        value = node.inputs[decision.inputs[0]] if decision.inputs else None
+        return None if value is None else self.params.get(str(value.name))
+
+    def _corrected(self, node: ir.Node, bias: Array | None, extra: Array, channels: int) -> Array | None:
+        """The bias without the shift of rounding; for a MatMul it stands in the addition behind it, if there is one."""
+        if node.op_type != "MatMul":
+            if bias is None and len(node.inputs) > 2 and node.inputs[2] is not None:
+                return None  # a computed bias, or one that varies along other axes
+            return np.asarray((np.zeros(channels) if bias is None else bias.astype(np.float64)) - extra, np.float32)
+        user = sole_user(node.outputs[0])
+        if user is not None and user.op_type == "Add":
+            at = 0 if user.inputs[1] is node.outputs[0] else 1
+            added = constant(user.inputs[at])
+            if added is not None and added.dtype == np.float32 and added.shape[-1:] == extra.shape:
+                replace_constant(self.graph, user, at, np.asarray(added.astype(np.float64) - extra, np.float32))
+        return None
+
+    def _bias(self, node: ir.Node, bias: Array, activation: QuantParams | None, weight: QuantParams) -> None:
+        """Store a bias: int32 in the accumulator's units, or float."""
+        old = node.inputs[2] if len(node.inputs) > 2 else None
+        name = f"{node.name}_bias" if old is None else str(old.name)
+        if len(node.inputs) < 3:
+            node.resize_inputs(3)
+        if self.plan.scheme.int32_bias and activation is not None:
+            value = self._stored(name, bias, bias_params(activation, weight, bias.size), node)
+        else:
+            value = initializer(self.graph, name, np.array(bias, np.float32))
+        node.replace_input_with(2, value)
 
     def _stored(self, name: str, array: Array, params: QuantParams, node: ir.Node) -> ir.Value:
         """An integer constant with a DequantizeLinear behind it; equal ones are stored once."""
