@@ -24,6 +24,7 @@ from requant.formats.params import read_params, split_arg_aux, write_params
 from requant.formats.sparse import Csr, RowSparse
 from requant.lower import Dims, Lowered, free_inputs, missing_parameters, needed_nodes, to_onnx
 from requant.ops.emit import NeedsShape
+from requant.passes.complete import complete
 from requant.symbol.infer import infer
 from requant.symbol.training import Cut, Inference, for_inference, state_variables
 from requant.symbol.tree import Symbol
@@ -375,18 +376,21 @@ class Compiled:
         fixed = {n: tuple(s) for n, s in shapes.items()}
         if any(d is None for s in fixed.values() for d in s):
             self.dynamic = True
-            return self._cache.get((), lambda: self._engine.load(self.model.onnx, self.options, fixed))
+            return self._cache.get((), lambda: self._load(self.model.onnx, fixed))
         return self._session({n: tuple(int(d or 0) for d in s) for n, s in fixed.items()})
 
     def _session(self, shapes: Mapping[str, tuple[int, ...]]) -> Session:
         if self.dynamic:
-            return self._cache.get((), lambda: self._engine.load(self.model.onnx_for(shapes), self.options, None))
+            return self._cache.get((), lambda: self._load(self.model.onnx_for(shapes), None))
         key = tuple(shapes.items())
 
         def build() -> Session:
-            return self._engine.load(self.model.onnx_for(shapes), self.options, dict(shapes))
+            return self._load(self.model.onnx_for(shapes), dict(shapes))
 
         return self._cache.get(key, build)
+
+    def _load(self, onnx: ir.Model, shapes: Mapping[str, tuple[int | None, ...]] | None) -> Session:
+        return self._engine.load(complete(onnx, self._engine.scheme), self.options, shapes)
 
     def _feeds(self, data: Data | None, named: Mapping[str, Any]) -> dict[str, np.ndarray]:
         if data is None:
