@@ -1,7 +1,7 @@
 """Quantize the CIFAR networks beside a development checkout and write them as MXNet's int8 files; score our own int8.
 
 ``python tests/mxnet_int8/write_cifar_int8.py FOLDER [network ...]``, then, with the Python that has MXNet 1.9.1,
-``score_cifar_int8.py FOLDER``: it loads the files in MXNet and scores them. The figures stand in docs/mxnet-int8.md.
+``record_cifar_scores.py FOLDER``: it loads the files in MXNet and scores them. The figures stand in docs/mxnet-int8.md.
 """
 
 from __future__ import annotations

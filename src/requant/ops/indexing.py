@@ -13,7 +13,7 @@ from requant.dtypes import as_dtype
 from requant.errors import AttributeValueError, ShapeError
 from requant.ops.elementwise import NoAttrs
 from requant.ops.emit import Emit, Value
-from requant.ops.registry import Shape, op
+from requant.ops.registry import Quant, Shape, op
 
 IndexMode = Literal["clip", "wrap", "raise"]
 
@@ -59,6 +59,8 @@ def _embedding_types(a: EmbeddingAttrs, types: Mapping[str, np.dtype | None]) ->
     "_npx_embedding",
     "_sparse_Embedding",
     inputs=("data", "weight"),
+    quant=Quant.SUPPORT,
+    quantized="_contrib_quantized_embedding",
     param_shapes=_embedding_shapes,
     param_types=_embedding_types,
 )

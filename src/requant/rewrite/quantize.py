@@ -68,6 +68,10 @@ _NAMED = {
     "UpSampling",
     "_contrib_BatchNormWithReLU",
     "_contrib_SyncBatchNorm",
+    "_contrib_interleaved_matmul_encdec_qk",
+    "_contrib_interleaved_matmul_encdec_valatt",
+    "_contrib_interleaved_matmul_selfatt_qk",
+    "_contrib_interleaved_matmul_selfatt_valatt",
     "col2im",
     "elemwise_add",
     "im2col",
@@ -187,8 +191,8 @@ def _has_kernel(node: Node) -> bool:
     if node.op.name == "Embedding" and attrs.dtype != "float32":  # type: ignore[attr-defined]
         log.info("%s stays float: its weight is not float32", node.name)
         return False
-    if node.op.name == "RNN" and attrs.mode != "lstm":  # type: ignore[attr-defined]
-        log.info("%s stays float: of recurrent layers, MXNet quantizes LSTM alone", node.name)
+    if node.op.name == "RNN":
+        log.info("%s stays float: MXNet's int8 LSTM fails when it runs, and others have none", node.name)
         return False
     return True
 
@@ -253,18 +257,16 @@ class _Maker:
     def _float(self, entry: Entry) -> Entry:
         """The entry as a float tensor."""
         key = (id(entry[0]), entry[1])
-        if id(entry[0]) not in self.chosen or key in self.stands:
+        if id(entry[0]) not in self.chosen:
             return self.stands[key]
         if key not in self.floats:
             node = Node(registry.get("_contrib_dequantize"), f"{entry[0].name}_dequantize", {}, self.triples[key])
             self.floats[key] = (node, 0)
         return self.floats[key]
 
-    def _int8(self, entry: Entry, asymmetric: bool = False) -> tuple[Entry, Entry, Entry]:
+    def _int8(self, entry: Entry) -> tuple[Entry, Entry, Entry]:
         """The entry as integers, with their range."""
         key = (id(entry[0]), entry[1])
-        if id(entry[0]) in self.chosen and key not in self.triples:  # an int8 operator that gives float numbers
-            return self._quantizer(self.stands[key], f"{entry_name(entry)}_quantize", asymmetric)
         if key not in self.triples:
             source, index = entry
             name = f"{source.name}{_suffix(source, index)}_quantize"
@@ -272,14 +274,11 @@ class _Maker:
                 values = [(Node(None, name + end), 0) for end in ("", "_min", "_max")]
                 self.triples[key] = values[0], values[1], values[2]
             else:
-                self.triples[key] = self._quantizer(self.stands[key], name, asymmetric)
+                self.triples[key] = self._quantizer(self.stands[key], name)
         return self.triples[key]
 
-    def _quantizer(self, entry: Entry, name: str, asymmetric: bool) -> tuple[Entry, Entry, Entry]:
-        if asymmetric:
-            node = Node(registry.get("_contrib_quantize_asym"), name, {}, [entry])
-        else:
-            node = Node(registry.get("_contrib_quantize_v2"), name, {"out_type": self.dtype}, [entry])
+    def _quantizer(self, entry: Entry, name: str) -> tuple[Entry, Entry, Entry]:
+        node = Node(registry.get("_contrib_quantize_v2"), name, {"out_type": self.dtype}, [entry])
         return (node, 0), (node, 1), (node, 2)
 
     def _quantize(self, node: Node) -> None:
@@ -292,17 +291,12 @@ class _Maker:
             if op == "_sg_mkldnn_fully_connected" and self.channel_wise:
                 attrs["channel_wise_quantize"] = "True"
         avoided = self._avoided(node)
-        asymmetric = op == "RNN"
-        triples = {i: self._int8(e, asymmetric) for i, e in enumerate(node.inputs) if i not in avoided}
+        triples = {i: self._int8(e) for i, e in enumerate(node.inputs) if i not in avoided}
         inputs = [triples[i][0] if i in triples else self._float(e) for i, e in enumerate(node.inputs)]
         for triple in triples.values():
             inputs += triple[1:]
         target = registry.get(op if op in _FUSED else str(node.op.quantized))
         new = Node(target, f"quantized_{node.name}", attrs, inputs, node.subgraphs)
-        if op == "RNN":  # its outputs are float
-            for i in range(len(node.output_names())):
-                self.stands[id(node), i] = (new, i)
-            return
         if op in _SUMS:
             three = [(new, i) for i in range(3)]
             name = f"requantize_{node.name}"
@@ -324,7 +318,7 @@ class _Maker:
             if str(node.attrs.get("with_sum", "")).lower() in ("true", "1"):
                 kept_.add(len(node.inputs) - 1)
             return set(every) - kept_
-        if op in ("BatchNorm", "RNN"):
+        if op == "BatchNorm":
             return set(every) - {0}
         if op == "Embedding":
             return {0}
