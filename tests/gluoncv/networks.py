@@ -36,7 +36,7 @@ def arguments(name):
 def shapes(name):
     """Input shapes to try, cheapest first: the first one that the network takes is recorded."""
     if name.startswith("siamrpn"):
-        return [[(1, 3, 127, 127), (1, 3, 255, 255)]]
+        return [[(1, 3, 127, 127), (1, 3, 287, 287)]]
     if is_volume(name):
         if "slowfast_16x8" in name:
             frames = [48]
@@ -75,7 +75,7 @@ def build(name, get_model):
     """The network, without trained weights."""
     try:
         return get_model(name, pretrained=False, pretrained_base=False, **arguments(name))
-    except TypeError:
+    except (TypeError, Warning):  # Darknet raises a Warning for arguments that it does not know
         return get_model(name, pretrained=False, **arguments(name))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import CalibrationError, ParameterError, QuantizationError, nearest
+from requant.errors import CalibrationError, InputError, ParameterError, QuantizationError, nearest
 from requant.lower import needed_nodes
 from requant.mx.context import Context
 from requant.mx.contrib.calibration_data import IterableData, is_iterator
@@ -541,7 +541,7 @@ def _traced(
         try:
             network(*given)
             break
-        except TypeError:
+        except (TypeError, InputError):
             if len(given) == 1:
                 raise
             given.pop()

@@ -44,6 +44,8 @@ class Block:
     """
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
+        #: such a block gives its names to the block around it
+        self._empty_prefix = prefix == ""
         self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
         self._name = self._prefix.removesuffix("_")
         self._scope = BlockScope(self)

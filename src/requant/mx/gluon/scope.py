@@ -49,7 +49,7 @@ class BlockScope:
         return scope._block.prefix + prefix, made
 
     def __enter__(self) -> BlockScope:
-        if not self._block.prefix:  # a block without a prefix gives its names to the block around it
+        if self._block._empty_prefix:
             self._open.append(None)
             return self
         names = Prefix(self._block.prefix)

@@ -73,7 +73,8 @@ class SymbolBlock(HybridBlock):
         args_types, _, aux_types = infer.infer_type(self._symbol, {})
         types = dict(zip(self._symbol.list_arguments(), args_types))
         types.update(zip(self._symbol.list_auxiliary_states(), aux_types))
-        for node in self._symbol.variables():
+        # arguments before auxiliary states, as MXNet lists them
+        for node in sorted(self._symbol.variables(), key=lambda n: n.name in aux):
             if node.name in self._inputs or node.name in cut:
                 continue
             shape, _ = infer.declaration(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,11 @@ class Module:
         if not self.params_initialized:
             raise ModuleError("the module has no parameters", next="module.set_params(arg_params, aux_params)")
         return executor
+
+    @property
+    def _exec_group(self) -> SimpleNamespace:
+        """Where MXNet scripts find executors: ``module._exec_group.execs[0].set_monitor_callback(...)``."""
+        return SimpleNamespace(execs=[self._bound()])
 
     # -- binding and parameters ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from requant.mx.gluon.nn import basic_layers, conv_layers
 from requant.mx.gluon.block import Block, HybridBlock, SymbolBlock
 from requant.mx.gluon.nn.activations import ELU, GELU, PReLU, SELU, Activation, LeakyReLU, SiLU, Swish
 from requant.mx.gluon.nn.basic import (
@@ -89,4 +90,6 @@ __all__ = [
     "SiLU",
     "Swish",
     "SymbolBlock",
+    "basic_layers",
+    "conv_layers",
 ]
