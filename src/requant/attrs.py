@@ -84,7 +84,7 @@ def _read(kind: Any, value: object) -> object:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType):
         inner = [a for a in args if a is not type(None)]
-        if value is None or (isinstance(value, str) and value.strip() == "None"):
+        if _unset(value):
             return None
         return _read(inner[0], value)
     if origin is Literal:
@@ -104,6 +104,10 @@ def _read(kind: Any, value: object) -> object:
     if kind is str:
         return value if isinstance(value, str) else getattr(value, "__name__", None) or str(value)
     raise TypeError(f"no reader for attributes of type {kind!r}")
+
+
+def _unset(value: object) -> bool:
+    return value is None or (isinstance(value, str) and value.strip() == "None")
 
 
 def _say(kind: Any) -> str:
@@ -146,6 +150,8 @@ class Attrs:
                     "unknown attribute", where=where, got=f"{key}={value!r}", next=nearest(key, names)
                 )
             field = names[key]
+            if _unset(value) and typing.get_origin(kinds[field.name]) is tuple:
+                continue  # a tuple that is None is one that was not given
             try:
                 found[field.name] = _read(kinds[field.name], value)
             except (ValueError, TypeError) as fault:

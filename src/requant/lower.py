@@ -14,10 +14,11 @@ import numpy as np
 import onnx_ir as ir
 
 from requant.dtypes import as_dtype
-from requant.errors import InputError, ParameterError, nearest
+from requant.errors import InputError, ParameterError, ShapeError, nearest
 from requant.ops.emit import OPSET, Emit, Value
 from requant.ops.registry import Shape
-from requant.symbol.infer import call_lowering, declaration, infer
+from requant.symbol.infer import call_lowering, declaration, follow, infer, infer_type
+from requant.symbol.training import Cut
 from requant.symbol.tree import Entry, Node, Symbol
 
 log = logging.getLogger(__name__)
@@ -28,15 +29,6 @@ IR_VERSION = 10
 BATCH = "N"
 
 Dims = Sequence[int | str | None]
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A variable that matters in training alone and was cut off: ``softmax_label`` of a ``SoftmaxOutput``."""
-
-    variable: str
-    node: str
-    op: str
 
 
 @dataclass
@@ -105,7 +97,7 @@ def input_dims(
     if len(given) == len(free):  # nothing to find out; the lowering itself finds what does not fit
         declared = {n.name: declaration(n)[1] for n in symbol.variables()}
         result = {name: [_dim(name, i, d) for i, d in enumerate(given[name])] for name in free}
-        return result, {n: t for n, t in declared.items() if t is not None}
+        return result, {**_told_types(symbol, params), **{n: t for n, t in declared.items() if t is not None}}
     variables = set(symbol.list_inputs())
     shapes: dict[str, Shape] = {n: tuple(p.shape) for n, p in params.items() if n in variables}
     for name, dims in given.items():
@@ -128,7 +120,18 @@ def input_dims(
                 expected="a shape for each free input: " + ", ".join(free),
                 next=f"give shapes={{{name!r}: (1, 3, 224, 224)}} or --shape {name}=1,3,224,224, with the true numbers",
             )
-    return result, {n.name: t for n in symbol.variables() if (t := found.dtype(n)) is not None}
+    known_types = {n.name: t for n in symbol.variables() if (t := found.dtype(n)) is not None}
+    return result, {**_told_types(symbol, params), **known_types}
+
+
+def _told_types(symbol: Symbol, params: Mapping[str, np.ndarray]) -> dict[str, np.dtype]:
+    """Dtypes of variables that follow from parameters of another dtype than float32: a network cast to float16."""
+    variables = set(symbol.list_inputs())
+    types = {n: p.dtype for n, p in params.items() if n in variables}
+    if all(t == np.float32 or t.kind in "iub" for t in types.values()):
+        return {}
+    args, _, aux = infer_type(symbol, types)
+    return dict(zip([*symbol.list_arguments(), *symbol.list_auxiliary_states()], [*args, *aux]))
 
 
 def _dim(name: str, axis: int, d: int | str | None) -> int | str:
@@ -165,7 +168,7 @@ def to_onnx(
     dims, known = input_dims(symbol, params, shapes or {})
     nodes, cuts = needed_nodes(symbol)
     for cut in cuts:
-        log.info("cut %s: %s (%s) needs it in training alone", cut.variable, cut.node, cut.op)
+        log.debug("cut %s: %s (%s) needs it in training alone", cut.variable, cut.node, cut.op)
     g = Emit(exact=exact)
     values: dict[tuple[int, int], Value] = {}
     inputs: dict[str, Value] = {}
@@ -199,6 +202,7 @@ def _lower_node(g: Emit, node: Node, values: dict[tuple[int, int], Value]) -> No
     assert node.op is not None
     g.node, g.mx_op = node.name, node.op.name
     inputs = [values.get((id(n), i)) for n, i in node.inputs]
+    _check_parameters(node, inputs)
     before = len(g.nodes)
     outs = call_lowering(g, node.op, node.parsed, node.input_names, inputs, node.subgraphs)
     fresh = {id(v) for made in g.nodes[before:] for v in made.outputs}
@@ -208,6 +212,33 @@ def _lower_node(g: Emit, node: Node, values: dict[tuple[int, int], Value]) -> No
             out.name = g.unique(wanted)
         values[id(node), i] = out
     g.node = g.mx_op = ""
+
+
+def _check_parameters(node: Node, inputs: Sequence[Value | None]) -> None:
+    """Raise ShapeError if a parameter has not the shape that the operator's attributes and data ask for.
+
+    Engines go by the arrays that they are given: a wrong one would give other numbers instead of an error.
+    """
+    assert node.op is not None
+    names = node.input_names
+    if node.op.param_shapes is None or not any(
+        v is not None and v.const_value is not None and n in PARAMETER_INPUTS for n, v in zip(names, inputs)
+    ):
+        return
+    shapes = [None if v is None or v.shape is None else v.shape for v in inputs]
+    have = {n: None if s is None else tuple(d if isinstance(d, int) else 0 for d in s) for n, s in zip(names, shapes)}
+    for name, wanted in follow(node, {**have, "output": None}).items():
+        value, shape = dict(zip(names, inputs)).get(name), have.get(name)
+        if name not in PARAMETER_INPUTS or value is None or value.const_value is None or shape is None:
+            continue
+        if len(shape) != len(wanted) or any(w and d != w for d, w in zip(shape, wanted)):
+            raise ShapeError(
+                f"parameter {value.name!r} has not the shape that its node asks for",
+                where=f"input {name!r} of node {node.name!r} ({node.op.name})",
+                got=shape,
+                expected="(" + ", ".join(str(w or "?") for w in wanted) + ")",
+                next="the symbol and the parameters do not belong together, or the data has another number of channels",
+            )
 
 
 def _outputs(g: Emit, symbol: Symbol, values: Mapping[tuple[int, int], Value]) -> list[Value]:

@@ -39,6 +39,7 @@ def command(model: str, params: str | None, epoch: int | None, shapes: Any, as_j
                 "macs": found.macs,
                 "macs_at": {n: list(s) for n, s in found.shapes.items()},
                 "cut": [c.variable for c in loaded.cut],
+                "cut_outputs": list(loaded.cut_outputs),
             }
         )
         return
@@ -51,11 +52,16 @@ def command(model: str, params: str | None, epoch: int | None, shapes: Any, as_j
     out = show.console()
     by_type = ", ".join(f"{show.mebibytes(b)} {t}" for t, b in found.dtypes.items())
     out.print(f"Parameters: {found.parameters:,} numbers, {show.mebibytes(found.bytes)} ({by_type or 'none'})")
-    if found.macs is None:
-        names = " ".join(f"--shape {n}=..." for n, s in found.shapes.items() if not all(s))
+    unknown = [n for n, s in found.shapes.items() if not all(s)]
+    if unknown:
+        names = " ".join(f"--shape {n}=..." for n in unknown)
         out.print(f"Multiply-accumulates: not known without the input size; give {names}")
+    elif found.macs is None:
+        out.print("Multiply-accumulates: not known; shapes inside depend on values that only a run computes")
     else:
         at = ", ".join(f"{n} {show.dims(s)}" for n, s in found.shapes.items())
         out.print(f"Multiply-accumulates: {found.macs / 1e6:,.1f} million for {at}")
     for cut in loaded.cut:
         out.print(f"Cut: {cut.variable}, which {cut.node} ({cut.op}) needs in training alone")
+    for name in loaded.cut_outputs:
+        out.print(f"Cut: output {name}, which cannot be computed without labels")

@@ -318,6 +318,8 @@ class Session(abc.ABC):
             array = feeds[spec.name]
             if not isinstance(array, np.ndarray):
                 raise InputError("not a numpy array", where=spec.name, got=type(array).__name__, expected=expected)
+            if array.dtype != spec.dtype and array.dtype.newbyteorder("=") == spec.dtype:
+                array = array.astype(spec.dtype)  # the same numbers, in the byte order of another machine
             if array.dtype != spec.dtype:
                 todo = f"array.astype({spec.dtype.name!r})"
                 raise InputError("wrong dtype", where=spec.name, got=array.dtype.name, expected=expected, next=todo)

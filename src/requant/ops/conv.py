@@ -243,6 +243,10 @@ def _fc_shapes(a: FullyConnectedAttrs, shapes: Mapping[str, Shape | None]) -> di
         inner = data[1:] if a.flatten else data[-1:]
         if all(inner):
             out["weight"] = (a.num_hidden, product(inner))
+        weight, result = shapes.get("weight"), shapes.get("output")
+        if len(inner) == 1 and weight is not None and len(weight) == 2:
+            before = result[:-1] if result is not None and len(result) == len(data) else data[:-1]
+            out["data"] = (*before, weight[1])
     return out
 
 

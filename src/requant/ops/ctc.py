@@ -69,6 +69,7 @@ def _shifted(g: Emit, x: Value, by: int) -> Value:
     inputs=_inputs,
     outputs=("output0",),
     named_outputs=True,
+    training=True,
     hidden_outputs=1,
     param_shapes=_shapes,
 )

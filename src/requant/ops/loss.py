@@ -101,13 +101,13 @@ class MakeLossAttrs(Attrs):
     normalization: Normalization = "null"
 
 
-@op("MakeLoss", param_shapes=same_shape)
+@op("MakeLoss", training=True, param_shapes=same_shape)
 def make_loss_v1(g: Emit, a: MakeLossAttrs, data: Value) -> Value:
     """The loss itself."""
     return data
 
 
-@op("make_loss", "_npx_make_loss", outputs=("loss",), named_outputs=True, param_shapes=same_shape)
+@op("make_loss", "_npx_make_loss", outputs=("loss",), named_outputs=True, training=True, param_shapes=same_shape)
 def make_loss(g: Emit, a: NoAttrs, data: Value) -> Value:
     """The loss itself."""
     return data

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx_ir as ir
@@ -18,7 +18,15 @@ from requant import engines
 from requant.dtypes import as_dtype
 from requant.engines.base import EngineOptions, LayerProfile, Session, TensorSpec
 from requant.engines.cache import SessionCache
-from requant.errors import FormatError, InputError, ParameterError, RequantError, ShapeError, nearest
+from requant.errors import (
+    FormatError,
+    InputError,
+    ParameterError,
+    RequantError,
+    ShapeError,
+    UnsupportedError,
+    nearest,
+)
 from requant.formats import archive, onnx_file, symbol_file
 from requant.formats.params import read_params, split_arg_aux, write_params
 from requant.formats.sparse import Csr, RowSparse
@@ -228,7 +236,7 @@ class Model:
                 raise InputError(
                     "no input of that name", where=self.source, got=name, expected=names, next=nearest(name, names)
                 )
-        feeds = {n: np.asarray(given[n]) for n in names if n in given}
+        feeds = {n: _as_array(given[n], f"{self.source}: input {n!r}") for n in names if n in given}
         missing = [n for n in names if n not in given]
         if missing and all(n in self.state_names for n in missing):
             return self._with_states(feeds, missing)
@@ -350,6 +358,9 @@ class Model:
         write_params(files[1], {f"{'aux' if n in aux else 'arg'}:{n}": p for n, p in self.params.items()})
         return files
 
+    def __reduce__(self) -> NoReturn:
+        raise _not_pickled(self)
+
     def __repr__(self) -> str:
         return f"<requant.Model {self.source}: {', '.join(self.input_names)} -> {', '.join(self.output_names)}>"
 
@@ -464,8 +475,26 @@ class Compiled:
         """Free the engine's memory."""
         self._cache.clear()
 
+    def __reduce__(self) -> NoReturn:
+        raise _not_pickled(self)
+
     def __repr__(self) -> str:
         return f"<requant.Compiled {self.model.source} on {self.engine}>"
+
+
+def _not_pickled(what: object) -> UnsupportedError:
+    return UnsupportedError(
+        "a model cannot be pickled: it holds locks, and an engine's memory",
+        where=repr(what),
+        next="give other processes the file's name, and call requant.load there",
+    )
+
+
+def _as_array(value: Any, where: str) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as fault:  # rows of several lengths
+        raise InputError("not an array", where=where, got=str(fault).split("\n")[0], expected="a numpy array") from None
 
 
 def _chain(first: dict[str, np.ndarray], rest: Iterator[dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
@@ -506,7 +535,7 @@ def load(
     """
     with archive.locate(path, params, epoch) as files:
         if files.kind == "onnx":
-            return Model.from_onnx(onnx_file.read(files.symbol), source=os.fspath(path))
+            return Model.from_onnx(onnx_file.read(files.symbol, shapes), source=os.fspath(path))
         symbol = symbol_file.load(files.symbol)
         values: dict[str, np.ndarray] = {}
         if files.params is not None:

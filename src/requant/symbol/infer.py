@@ -6,6 +6,7 @@ lowering emits for the input shapes at hand. Unknown dimensions are 0 and an unk
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -69,12 +70,40 @@ def merge(a: Shape | None, b: Shape | None, where: object = None) -> Shape | Non
     return tuple(x or y for x, y in zip(a, b))
 
 
+#: MXNet holds at most this many elements in one array, less one.
+_MOST_ELEMENTS = 1 << 31
+_MOST_DIMENSIONS = 32
+
+
+def _declared_shape(text: str, where: str) -> Shape:
+    """A ``__shape__`` as it stands in the file; unknown dimensions (0, or -1) are 0."""
+    members = items(text)
+    try:
+        dims = tuple(int(str(d).rstrip("L")) for d in members[: _MOST_DIMENSIONS + 1])
+    except ValueError:
+        raise AttributeValueError(
+            "attribute '__shape__' cannot be read",
+            where=where,
+            got=repr(text[:80]),
+            expected="such as '(1, 3, 224, 224)'",
+        ) from None
+    known = [d for d in dims if d > 0]
+    if len(members) > _MOST_DIMENSIONS or any(d < -1 for d in dims) or math.prod(known) >= _MOST_ELEMENTS:
+        raise AttributeValueError(
+            "attribute '__shape__' is absurd",
+            where=where,
+            got=repr(text[:80]),
+            expected=f"at most {_MOST_DIMENSIONS} sizes, and less than {_MOST_ELEMENTS} elements",
+        )
+    return tuple(max(0, d) for d in dims)
+
+
 def declaration(node: Node) -> tuple[Shape | None, np.dtype | None]:
     """Shape and dtype that a variable's ``__shape__`` and ``__dtype__`` attributes state; None where they do not."""
     where = f"variable {node.name!r}"
     shape = node.attrs.get("__shape__")
     code = node.attrs.get("__dtype__")
-    dims = None if shape in (None, "None") else tuple(max(0, int(str(d).rstrip("L"))) for d in items(shape))
+    dims = None if shape in (None, "None") else _declared_shape(shape, where)
     dtype = None
     if code is not None and code not in ("-1", "None"):
         dtype = from_code(int(code), where) if code.lstrip("-").isdigit() else as_dtype(code, where)
@@ -180,7 +209,7 @@ def _full(shape: Shape | None) -> bool:
     return shape is not None and all(shape)
 
 
-def _follow(node: Node, have: Mapping[str, Shape | None]) -> Mapping[str, Shape]:
+def follow(node: Node, have: Mapping[str, Shape | None]) -> Mapping[str, Shape]:
     """The shapes that the operator's rule derives. Raises ShapeError where a shape has too few dimensions for it."""
     assert node.op is not None
     told = _follow_nested(node, have) if node.subgraphs else {}
@@ -215,7 +244,7 @@ def _apply_rule(node: Node, found: Inferred) -> bool:
         return False
     have["output"] = found.shape(node, 0)
     changed = False
-    for name, shape in _follow(node, have).items():
+    for name, shape in follow(node, have).items():
         if name not in node.input_names:
             continue
         source, index = node.inputs[node.input_names.index(name)]
@@ -267,7 +296,7 @@ def _output_types(node: Node, dtypes: list[np.dtype], first: np.dtype) -> list[n
         have: dict[str, Shape | None] = dict.fromkeys([*node.input_names, "output"])
         have.update(dict.fromkeys(node.input_names[:1], (_SOME_SIZE,) * rank))
         try:
-            told = _follow(node, have)
+            told = follow(node, have)
             ranks = [len(told.get(n) or have[n] or (0,) * rank) for n in node.input_names]
             _, found = output_shapes(node, [(0,) * r for r in ranks], dtypes)
         except (ShapeError, AttributeValueError, DTypeError):
