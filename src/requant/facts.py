@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes.common import ShapeInferencePass
+from onnx_ir.passes.common import LiftConstantsToInitializersPass, ShapeInferencePass
 
 from requant.lower import to_onnx
 from requant.ops.registry import product
+from requant.passes import FoldConstants, FoldShapeArithmetic
 from requant.pipeline import Model
+
+#: Rounds of folding until the shapes of a network are known.
+_ROUNDS = 8
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,9 @@ def facts(model: Model, shapes: Mapping[str, Sequence[int]] | None = None) -> Fa
     else:
         ops = Counter(n.op_type for n in model.onnx.graph)
         arrays = [v.const_value.numpy() for v in model.onnx.graph.initializers.values() if v.const_value is not None]
+        # Some exporters write every parameter as a node.
+        constants = (n.attributes.get("value") for n in model.onnx.graph if n.op_type == "Constant")
+        arrays += [a.as_tensor().numpy() for a in constants if a is not None]
     dtypes: Counter[str] = Counter()
     for array in arrays:
         dtypes[array.dtype.name] += array.nbytes
@@ -73,7 +80,12 @@ def _macs(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
             for value in node.outputs:
                 if value not in whole.graph.outputs:
                     value.shape = None
-        graph = ShapeInferencePass()(whole).model.graph
+        LiftConstantsToInitializersPass(lift_all_constants=False, size_limit=0)(whole)
+        for _ in range(_ROUNDS):  # shapes that are computed from shapes become known one after the other
+            ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(whole)
+            if not FoldShapeArithmetic()(whole).modified | FoldConstants()(whole).modified:
+                break
+        graph = whole.graph
     total = 0
     for node in graph:
         count = node_macs(node)

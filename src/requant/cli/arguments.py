@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from requant.engines import names as engine_names
-from requant.errors import InputError, ShapeError
+from requant.errors import EngineError, InputError, ShapeError
 from requant.formats.images import Preprocess
 from requant.pipeline import Model, load
 from requant.symbol.infer import infer
@@ -136,7 +136,7 @@ def open_model(
 
 
 #: Image sizes to try where a network takes any, or only some, and no shape was given.
-_USUAL_SIZES = (224, 32, 28, 299, 112, 300, 512)
+_USUAL_SIZES = (224, 32, 28, 299, 112, 300, 512, 48)
 
 
 def any_shapes(model: Model, batch: int = 1) -> dict[str, tuple[int, ...]]:
@@ -150,13 +150,25 @@ def any_shapes(model: Model, batch: int = 1) -> dict[str, tuple[int, ...]]:
             dims = enumerate(spec.shape or ())
             found[spec.name] = tuple(d if isinstance(d, int) else batch if i == 0 else size for i, d in dims)
         if model.symbol is None:
-            return found
+            is_open = any(not isinstance(d, int) for spec in model.inputs for d in (spec.shape or ())[1:])
+            if not is_open or _fits(model, found):
+                return found
+            continue
         try:
             infer(model.symbol, {**found, **{n: p.shape for n, p in model.params.items()}}, partial=True)
         except ShapeError:
             continue
         return found
     return concrete_shapes(model, batch)
+
+
+def _fits(model: Model, shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Whether an ONNX graph takes inputs of these shapes: the engine can be readied for them."""
+    try:
+        model.compile(shapes=shapes).close()
+    except EngineError:
+        return False
+    return True
 
 
 def concrete_shapes(model: Model, batch: int = 1) -> dict[str, tuple[int, ...]]:

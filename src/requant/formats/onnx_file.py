@@ -8,7 +8,7 @@ import mmap
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from requant.errors import FormatError, GraphError
+from requant.errors import FormatError, GraphError, InputError, nearest
 from requant.formats.atomic import atomic_write
 from requant.formats.sniff import recognize
 
@@ -313,13 +313,20 @@ def _internalize(model: ir.Model) -> None:
             put(_in_memory(tensor, maps))
 
 
-def read(path: str | os.PathLike[str]) -> ir.Model:
+def read(
+    path: str | os.PathLike[str], shapes: Mapping[str, Sequence[int | str | None]] | None = None
+) -> ir.Model:
     """Read an ONNX model.
 
     Shapes, data lengths and names are checked; operators are not. External data is mapped from its file: the model
-    does not need the file's name any more afterwards.
+    does not need the file's name any more afterwards. Dimensions below zero, as some exporters write them, are open.
+
+    Args:
+        path: the file.
+        shapes: dimensions of inputs that the file leaves open, by name; None or a string leaves one as it is.
 
     Raises:
+        InputError: ``shapes`` names no input, has another rank, or contradicts the file.
         FormatError: not an ONNX model, truncated, a tensor whose data does not fit its shape, external data that is
             missing, too short, or outside of the model's folder.
         GraphError: a value is used before it is made, by nothing, or made twice.
@@ -344,7 +351,41 @@ def read(path: str | os.PathLike[str]) -> ir.Model:
             "the ONNX model cannot be understood", where=where, got=str(fault).splitlines()[0][:200], next=_ADVICE
         ) from fault
     _internalize(model)
+    _open_negative(model)
+    _fix_shapes(model, shapes or {}, where)
     return model
+
+
+def _open_negative(model: ir.Model) -> None:
+    """Make dimensions of -1 open ones."""
+    for graph in model.graphs():
+        for value in (*graph.inputs, *graph.outputs, *(v for node in graph for v in node.outputs)):
+            if value.shape is not None and any(isinstance(d, int) and d < 0 for d in value.shape):
+                value.shape = ir.Shape([None if isinstance(d, int) and d < 0 else d for d in value.shape])
+
+
+def _fix_shapes(model: ir.Model, shapes: Mapping[str, Sequence[int | str | None]], where: str) -> None:
+    """Put numbers in the place of open dimensions of inputs."""
+    inputs = {str(v.name): v for v in model.graph.inputs if v.name not in model.graph.initializers}
+    for name, dims in shapes.items():
+        if name not in inputs:
+            raise InputError(
+                "no input of that name", where=where, got=name, expected=list(inputs), next=nearest(name, inputs)
+            )
+        value = inputs[name]
+        old = list(value.shape) if value.shape is not None else [None] * len(dims)
+        fits = len(old) == len(dims) and all(
+            not isinstance(a, int) or not isinstance(b, int) or a == b for a, b in zip(old, dims)
+        )
+        if not fits:
+            raise InputError(
+                "the file declares another shape",
+                where=f"{where}: input {name!r}",
+                got=tuple(dims),
+                expected=tuple(d if isinstance(d, int) else d.value for d in old if d is not None),
+                next="only dimensions that the file leaves open can be given",
+            )
+        value.shape = ir.Shape([b if isinstance(b, int) else a for a, b in zip(old, dims)])
 
 
 def write(model: ir.Model, path: str | os.PathLike[str], *, external_above: int = EXTERNAL_ABOVE) -> list[str]:
