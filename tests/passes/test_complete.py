@@ -9,9 +9,9 @@ from graphs import parse, run, show
 from requant.passes.complete import complete
 from requant.scheme import ONNXRUNTIME, OPENVINO
 
-BLOCK = """agraph (float[1, 2, 4, 4] x) => (uint8[1, 3, 4, 4] q, uint8[1, 3, 4, 4] short)
+BLOCK = """agraph (float[1, 2, 4, 4] x) => (uint8[1, 3, 3, 4] q, uint8[1, 3, 3, 4] short)
     <float one = {0.02}, float two = {0.03}, float wide = {0.01}, uint8 none = {0}, int8 zero = {0},
-     int8[3, 2, 1, 1] w = {50, -30, 20, 90, -70, 10}> {
+     int8[3, 2, 2, 1] w = {50, -30, 20, 90, -70, 10, 5, -40, 3, 60, -100, 80}> {
     a = QuantizeLinear(x, one, none)
     b = DequantizeLinear(a, one, none)
     v = DequantizeLinear(w, wide, zero)
@@ -33,6 +33,27 @@ def test_a_residual_convolution_gets_a_quantizer() -> None:
     assert sum("QuantizeLinear" in line and "Dequantize" not in line for line in lines) == 4
     for mine, theirs in zip(run(after), run(before)):
         assert np.abs(mine.astype(int) - theirs.astype(int)).max() <= 1
+
+
+ONES = (
+    ("2, 1] w = {50, -30, 20, 90, -70, 10, 5, -40, 3, 60, -100, 80}", "1, 1] w = {50, -30, 20, 90, -70, 10}"),
+    ("1, 3, 3, 4]", "1, 3, 4, 4]"),
+)
+
+
+@pytest.mark.parametrize("bias", ["", ", c", ", e"])
+def test_a_kernel_of_one_position_becomes_a_product_of_matrices(bias: str) -> None:
+    """The same sums, to the last bit that float32 can tell."""
+    text = BLOCK.replace("y = Conv(b, v)", f"e = DequantizeLinear(d, wide, long) y = Conv(b, v{bias})")
+    text = text.replace("int8 zero", "float[3] c = {0.5, -1, 2}, int32[3] d = {40, -7, 0}, int32 long = {0}, int8 zero")
+    for old, new in ONES:
+        text = text.replace(old, new)
+    before = parse(text)
+    after = complete(before, ONNXRUNTIME)
+    kinds = [n.op_type for n in after.graph]
+    assert kinds.count("MatMulInteger") == 1 and kinds.count("QuantizeLinear") == 3 and kinds.count("Conv") == 1
+    for mine, theirs in zip(run(after), run(before)):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize(

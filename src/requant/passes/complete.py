@@ -2,9 +2,12 @@
 
 MXNet's fused convolution adds the shortcut of a residual block before it rounds: Conv → Add(DequantizeLinear) →
 QuantizeLinear. An engine whose convolutions run as integers only if their output is quantized (ONNX Runtime) would
-compute such a convolution in float. Here its output gets a quantizer of its own. Its range follows from those of the
-sum and the shortcut: whatever lies beyond them saturates in the sum as well, so only the rounding is new, and the sum
-stays within one step of what it was if the shortcut's step is no larger than its own.
+compute such a convolution in float. Two forms help:
+
+- A kernel of one position is a product of matrices, which such engines have as MatMulInteger: the same sums.
+- Any other convolution gets a quantizer for its output. The range follows from those of the sum and the shortcut:
+  whatever lies beyond them saturates in the sum as well, so only the rounding is new, and the sum stays within one
+  step of what it was if the shortcut's step is no larger than its own.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import qmath
-from requant.passes.rewrite import constant, initializer, sole_user, unique
+from requant.passes.rewrite import Array, attribute, constant, initializer, ints, sole_user, unique
 from requant.qmath import QuantParams
 from requant.scheme import Scheme
 
@@ -25,7 +28,7 @@ def complete(model: ir.Model, scheme: Scheme) -> ir.Model:
     new = model.clone()
     for node in list(new.graph):
         found = _place(node)
-        if found is not None:
+        if found is not None and not _as_matrices(new.graph, node):
             _insert(new.graph, node, _beyond(*found))
     return new
 
@@ -68,6 +71,77 @@ def _beyond(total: QuantParams, shortcut: QuantParams) -> QuantParams:
     low, high = (float(v) for v in qmath.represented(total))
     least, most = (float(v) for v in qmath.represented(shortcut))
     return qmath.asymmetric(low - most, high - least, np.uint8)
+
+
+def _as_matrices(graph: ir.Graph, node: ir.Node) -> bool:
+    """Replace a convolution with a kernel of one position by a product of integer matrices, if it is one."""
+    data, weight = (v.producer() for v in node.inputs[:2] if v is not None)
+    source, of_data = None if data is None else data.inputs[0], _params(data)
+    taps, step = _weight(weight)
+    plain = node.op_type == "Conv" and attribute(node, "group", 1) == 1 and not any(ints(node, "pads") or [])
+    if not plain or source is None or source.shape is None or of_data is None or taps is None or step is None:
+        return False
+    if any(k != 1 for k in taps.shape[2:]) or any(k != 1 for k in ints(node, "strides") or []):
+        return False
+    bias = _bias(node)
+    if bias is None:
+        return False
+    out = node.outputs[0]
+    rank = taps.ndim
+
+    def add(kind: str, inputs: list[ir.Value], name: str, dtype: ir.DataType, **attributes: object) -> ir.Value:
+        made = ir.Value(name=unique(graph, f"{out.name}_{name}"), type=ir.TensorType(dtype))
+        own = ir.convenience.convert_attributes(attributes)
+        one = ir.Node("", kind, inputs, attributes=own, outputs=[made], name=f"{made.name}/{kind}")
+        one.metadata_props.update(node.metadata_props)
+        graph.insert_before(node, one)
+        return made
+
+    def stored(array: Array, name: str) -> ir.Value:
+        return initializer(graph, f"{out.name}_{name}", array)
+
+    matrix = np.ascontiguousarray(taps.reshape(taps.shape[0], -1).T)
+    back = [0, rank - 1, *range(1, rank - 1)]
+    x = add("Transpose", [source], "rows", source.dtype or ir.DataType.UINT8, perm=[0, *range(2, rank), 1])
+    zero = stored(np.asarray(of_data.zero_point), "zero_point")
+    x = add("MatMulInteger", [x, stored(matrix, "matrix"), zero], "sums", ir.DataType.INT32)
+    x = add("Cast", [x], "float", ir.DataType.FLOAT, to=int(ir.DataType.FLOAT))
+    x = add("Mul", [x, stored(step * of_data.scale, "step")], "scaled", ir.DataType.FLOAT)
+    if bias.size:
+        x = add("Add", [x, stored(bias, "bias")], "shifted", ir.DataType.FLOAT)
+    x = add("Transpose", [x], "channels", ir.DataType.FLOAT, perm=back)
+    x.shape = out.shape
+    ir.convenience.replace_all_uses_with(out, x)
+    graph.remove(node, safe=True)
+    return True
+
+
+def _weight(node: ir.Node | None) -> tuple[Array | None, Array | None]:
+    """int8 taps and each output channel's step behind a DequantizeLinear of a constant; None where it is not one."""
+    if node is None or len(node.inputs) < 2:
+        return None, None
+    taps, scale = constant(node.inputs[0]), constant(node.inputs[1])
+    zero = constant(node.inputs[2]) if len(node.inputs) > 2 else None
+    if taps is None or scale is None or taps.dtype != np.int8 or taps.ndim < 3 or (zero is not None and zero.any()):
+        return None, None
+    if scale.size != 1 and (attribute(node, "axis", 1) % taps.ndim or scale.shape != taps.shape[:1]):
+        return None, None
+    return taps, np.broadcast_to(scale.reshape(-1).astype(np.float32), taps.shape[:1])
+
+
+def _bias(node: ir.Node) -> Array | None:
+    """The bias in real numbers, empty if there is none; None if it is not a constant."""
+    value = node.inputs[2] if len(node.inputs) > 2 else None
+    if value is None:
+        return np.zeros(0, np.float32)
+    maker = value.producer()
+    if maker is None or maker.op_type != "DequantizeLinear":
+        return constant(value)
+    integers, scale = constant(maker.inputs[0]), constant(maker.inputs[1])
+    zero = constant(maker.inputs[2]) if len(maker.inputs) > 2 else None
+    if integers is None or scale is None or (zero is not None and zero.any()):
+        return None
+    return integers.astype(np.float32) * scale
 
 
 def _insert(graph: ir.Graph, node: ir.Node, params: QuantParams) -> None:
