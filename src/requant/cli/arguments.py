@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from requant.engines import names as engine_names
 from requant.errors import EngineError, InputError, ShapeError
-from requant.formats.images import Preprocess
+from requant.formats.images import METADATA_KEY, Preprocess
 from requant.pipeline import Model, load
 from requant.symbol.infer import infer
+
+log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -172,14 +176,18 @@ def _fits(model: Model, shapes: dict[str, tuple[int, ...]]) -> bool:
 
 
 def concrete_shapes(model: Model, batch: int = 1) -> dict[str, tuple[int, ...]]:
-    """The input shapes of a model with the open batch filled in.
+    """The input shapes of a model with the open batch filled in, and the image size that its file remembers.
 
     Raises:
         InputError: another dimension is open; the message says which option gives it.
     """
     found: dict[str, tuple[int, ...]] = {}
+    kept = remembered(model)
     for spec in model.inputs:
         dims = tuple(d if isinstance(d, int) else batch if i == 0 else 0 for i, d in enumerate(spec.shape or ()))
+        if len(dims) == 4 and kept is not None and kept.size is not None:
+            at = 2 if kept.layout == "NCHW" else 1
+            dims = (*dims[:at], *(d or s for d, s in zip(dims[at : at + 2], kept.size)), *dims[at + 2 :])
         if not all(dims):
             shown = ",".join(str(d) if d else "?" for d in dims)
             raise InputError(
@@ -223,6 +231,42 @@ def preprocess_from(
         layout=layout,  # type: ignore[arg-type]
         color=color,  # type: ignore[arg-type]
     )
+
+
+def preprocessing(model: Model, image: Mapping[str, Any]) -> tuple[Preprocess, bool]:
+    """What the image options say; where none is given, what the model's file remembers of its quantization.
+
+    Args:
+        image: the values of ``image_options``, by parameter name.
+    Returns:
+        The preprocessing, and whether it is the remembered one.
+    Raises:
+        FormatError: the file remembers something that cannot be read.
+    """
+    kept = remembered(model)
+    if kept is not None:
+        given = image_options_given(image)
+        if not given:
+            return kept, True
+        options = ", ".join(f"--{n}" for n in given)
+        log.info("%s: %s given, the preprocessing in the file is left aside", model.source, options)
+    return preprocess_from(model, **image), False
+
+
+def image_options_given(image: Mapping[str, Any]) -> list[str]:
+    """Names of the image options that stand on the command line."""
+    context = click.get_current_context()
+    return [n for n in image if context.get_parameter_source(n) not in (None, ParameterSource.DEFAULT)]
+
+
+def remembered(model: Model) -> Preprocess | None:
+    """The preprocessing that an ONNX model was quantized with, if its file says so.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    text = model.onnx.metadata_props.get(METADATA_KEY) if model.symbol is None else None
+    return None if text is None else Preprocess.from_json(text)
 
 
 def existing(path: str) -> Path:

@@ -84,7 +84,7 @@ def command(
         show.as_json({"model": model, "rows": rows})
         return
     show.table(
-        f"{model}: float, random input",
+        f"{model}: random input",
         ["engine", "batch", "median ms", "p90 ms", "runs", "items/s, many requests", "GMAC/s"],
         [
             (

@@ -12,10 +12,11 @@ from requant.cli import EXIT_GOAL_MISSED, show
 from requant.cli.arguments import (
     engine_option,
     image_options,
+    image_options_given,
     json_option,
     model_options,
     open_model,
-    preprocess_from,
+    preprocessing,
 )
 from requant.errors import InputError
 from requant.formats.dataset import Dataset, open_files
@@ -24,6 +25,8 @@ from requant.pipeline import Model
 from requant.pipeline.quantization import quantize
 from requant.quant.calibrators import calibrators
 from requant.quant.plan import MODES
+
+log = logging.getLogger(__name__)
 
 
 @click.command(name="quantize")
@@ -147,16 +150,18 @@ def command(
             show.console().print(f"Wrote {written}; it was not verified: there was no data to verify it on")
     if report is not None and not report.met:
         missed = "; ".join(f"{name}: {text}" for name, text in report.goals.items() if "MISSED" in text)
-        logging.getLogger(__name__).error("a goal was missed: %s", missed)
+        log.error("a goal was missed: %s", missed)
         click.echo(f"requant: a goal was missed ({missed}); the best model seen was written to {written}", err=True)
         sys.exit(EXIT_GOAL_MISSED)
 
 
 def _dataset(model: Model, path: str | None, image: dict[str, Any]) -> tuple[Dataset | None, str | None]:
-    """The dataset of a path, and its preprocessing as JSON where it is of images."""
+    """The dataset of a path, and as JSON the preprocessing of its images, or what was said of its arrays."""
     if path is None:
         return None, None
-    prepare = preprocess_from(model, **image)
+    prepare, kept = preprocessing(model, image)
     found = open_files(path, model.input_names, prepare)
-    used = hasattr(found, "prepare")
-    return found, prepare.to_json() if used else None
+    if found.prepare is not None and kept:
+        log.info("%s: preprocessing as remembered in the file: %s", path, prepare.describe())
+    declared = {"divide", "mean", "std"} & set(image_options_given(image))
+    return found, prepare.to_json() if found.prepare is not None or declared else None

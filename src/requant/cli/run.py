@@ -18,7 +18,7 @@ from requant.cli.arguments import (
     json_option,
     model_options,
     open_model,
-    preprocess_from,
+    preprocessing,
 )
 from requant.errors import FormatError, InputError
 from requant.formats.images import Preprocess, is_image, read_image
@@ -57,7 +57,8 @@ def command(
     """Run MODEL on images or arrays, and show its outputs.
 
     Images are decoded, resized to the model's input and normalized as the options say; nothing is guessed, and what
-    was done is printed. Arrays go in as they are.
+    was done is printed. Where no option is given and the file remembers the preprocessing that it was quantized with,
+    that is used. Arrays go in as they are.
 
     \b
     Examples:
@@ -125,8 +126,9 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
                 raise InputError("which input is it for?", where=text, expected=f"one of {names}, as {names[0]}={text}")
             name = names[0]
         if is_image(file):
-            prepare = prepare or preprocess_from(model, **image)
-            note = prepare.describe()
+            if prepare is None:
+                prepare, kept = preprocessing(model, image)
+                note = prepare.describe() + (", as remembered in the file" if kept else "")
             found.setdefault(name, []).append(prepare.array(read_image(file, prepare.color)))
         else:
             found.setdefault(name, []).append(_npy(file))

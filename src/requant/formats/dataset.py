@@ -28,10 +28,12 @@ class Dataset(abc.ABC):
     Attributes:
         names: the model inputs that it feeds.
         what: where it came from, for messages.
+        prepare: the preprocessing that its images go through; None for arrays, which go in as they are.
     """
 
     names: tuple[str, ...]
     what: str
+    prepare: Preprocess | None = None
 
     @abc.abstractmethod
     def __len__(self) -> int:
@@ -63,7 +65,7 @@ class Dataset(abc.ABC):
 class _Part(Dataset):
     def __init__(self, whole: Dataset, start: int, stop: int) -> None:
         self.whole, self.start, self.stop = whole, start, stop
-        self.names, self.what = whole.names, whole.what
+        self.names, self.what, self.prepare = whole.names, whole.what, whole.prepare
 
     def __len__(self) -> int:
         return max(0, self.stop - self.start)
@@ -98,6 +100,8 @@ class Arrays(Dataset):
 class Images(Dataset):
     """Image files through a preprocessing, read when they are needed."""
 
+    prepare: Preprocess
+
     def __init__(self, name: str, files: Sequence[Path], prepare: Preprocess, what: str = "images") -> None:
         self.names, self.files, self.prepare, self.what = (name,), list(files), prepare, what
 
@@ -113,6 +117,8 @@ class Images(Dataset):
 
 class Records(Dataset):
     """Images of an MXNet record file (``.rec``), through a preprocessing."""
+
+    prepare: Preprocess
 
     def __init__(self, name: str, file: Path, prepare: Preprocess) -> None:
         self.names, self.what, self.prepare = (name,), str(file), prepare

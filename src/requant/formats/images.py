@@ -83,6 +83,12 @@ class Preprocess:
         numbers = f"(x / {self.divide:g} - {_short(self.mean)}) / {_short(self.std)}"
         return f"{self.color.upper()}, {size}, {numbers}, {self.layout}"
 
+    def ends(self) -> tuple[float, float]:
+        """The smallest and largest value that a pixel of 0 to 255 can become."""
+        mean, std = np.array(self.mean), np.array(self.std)
+        both = [(np.array([x / self.divide]) - mean) / std for x in (0.0, 255.0)]
+        return float(np.min(both)), float(np.max(both))
+
     def array(self, image: np.ndarray) -> np.ndarray:
         """One image (H, W, C) uint8 as RGB or grey, to (1, C, H, W) or (1, H, W, C) float32."""
         x: np.ndarray = self._resized(image).astype(np.float32)

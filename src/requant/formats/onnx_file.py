@@ -313,9 +313,7 @@ def _internalize(model: ir.Model) -> None:
             put(_in_memory(tensor, maps))
 
 
-def read(
-    path: str | os.PathLike[str], shapes: Mapping[str, Sequence[int | str | None]] | None = None
-) -> ir.Model:
+def read(path: str | os.PathLike[str], shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> ir.Model:
     """Read an ONNX model.
 
     Shapes, data lengths and names are checked; operators are not. External data is mapped from its file: the model

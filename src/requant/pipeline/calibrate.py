@@ -20,6 +20,7 @@ from requant.engines.base import Engine, EngineOptions, Session
 from requant.engines.machine import usable_cores
 from requant.errors import CalibrationError
 from requant.formats.dataset import Batch, Dataset
+from requant.formats.images import METADATA_KEY, Preprocess
 from requant.passes.rewrite import forget_names
 from requant.qmath import Range
 from requant.quant.calibrator import NonFiniteActivation
@@ -34,6 +35,9 @@ log = logging.getLogger(__name__)
 MEMORY = 192 * 2**20
 #: Share of the samples that ``auto`` keeps apart to judge candidate ranges by.
 HELD_OUT = 0.25
+
+#: Samples whose range is compared with what was declared of the data.
+_LOOK_AT = 32
 
 Progress = Callable[[int, int], None]
 
@@ -103,6 +107,27 @@ def calibrate(
         time.perf_counter() - start,
     )
     return made
+
+
+def misfit(data: Dataset, metadata: Mapping[str, str]) -> str | None:
+    """A sentence of warning where data are far from what the preprocessing in a model's metadata makes, else None.
+
+    The usual cause: arrays of raw pixels for a network that wants mean and standard deviation, or the reverse.
+
+    Args:
+        data: calibration samples. Images went through the preprocessing, and are not looked at.
+        metadata: of the model; without preprocessing in it there is nothing to compare with.
+    """
+    if METADATA_KEY not in metadata or data.prepare is not None or not len(data):
+        return None
+    declared = Range(*Preprocess.from_json(metadata[METADATA_KEY]).ends())
+    first = data.samples(0, min(_LOOK_AT, len(data)))
+    image = next((n for n, a in first.items() if a.ndim == 4 and a.dtype.kind == "f"), None)
+    if image is None:
+        return None
+    table = CalibrationTable([image], "naive")
+    seen = table.observe({image: first[image]}, policy="skip")
+    return table.compare_declared(image, declared) if seen.samples else None
 
 
 class _Observer:

@@ -22,7 +22,7 @@ from requant.formats import onnx_file
 from requant.formats.dataset import Dataset, from_program
 from requant.passes import optimize
 from requant.pipeline import verify
-from requant.pipeline.calibrate import Progress, calibrate, ranges
+from requant.pipeline.calibrate import Progress, calibrate, misfit, ranges
 from requant.pipeline.model import Model
 from requant.quant.apply import apply
 from requant.quant.calibrator import MXNET
@@ -182,7 +182,8 @@ def quantize(
         policy: ``error`` or ``skip`` for samples that make NaN or Inf.
         batches: batch sizes at which float and int8 are timed.
         check: verify; without it there is no report, and no goal can be set.
-        metadata: notes for the file (preprocessing, for instance).
+        metadata: notes for the file. Preprocessing in it (``Preprocess.to_json`` under ``METADATA_KEY``) is reused by
+            the commands, and data that are far from what it makes are warned of.
         progress: called with (samples done, samples in all) while calibrating.
     Returns:
         The int8 model: standard QDQ ONNX with int8 weights, and its report.
@@ -219,6 +220,10 @@ def quantize(
         if path is not None:
             filled.save(path)
             log.info("calibration table written to %s", path)
+    notes = []
+    if source is not None and (warning := misfit(source, {**_metadata(model), **(metadata or {})})) is not None:
+        log.warning("%s", warning)
+        notes.append(warning)
     tensors = [str(v.name) for v in (*floating.graph.inputs, *(o for n in floating.graph for o in n.outputs))]
     known: dict[str, Any] = {"source": model.source, "table": filled, "floating": model, "tensors": tensors}
     if not check or judged is None:
@@ -229,7 +234,7 @@ def quantize(
     search = _Search(floating, made, filled, engine, judged, batch, metric, goals, seconds)
     best = search.run(calibrator, (mode, tuple(exclude), tuple(exclude_ops)))
     _stamp(best.model, metadata)
-    report = search.report(best, model, filled, tuple(batches))
+    report = search.report(best, model, filled, tuple(batches), notes)
     log.info("%s", report)
     return QuantizedModel(search.reloaded, plan=best.plan, report=report, calibrator=best.calibrator, **known)
 
@@ -290,6 +295,11 @@ def _table(
             next="calibrate with mode 'full', whose table serves the other modes and every exclude list, or remove it",
         )
     return given, path
+
+
+def _metadata(model: Model) -> Mapping[str, str]:
+    """What an ONNX file says of itself."""
+    return model.onnx.metadata_props if model.symbol is None else {}
 
 
 def _stamp(model: ir.Model, metadata: Mapping[str, str] | None) -> None:
@@ -390,7 +400,9 @@ class _Search:
                     value.const_value = ir.Tensor(value.const_value.numpy().copy(), name=value.name)
         return verify.Pair(self.floating, self.reloaded, self.engine)
 
-    def report(self, best: _Attempt, model: Model, table: CalibrationTable, batches: tuple[int, ...]) -> Report:
+    def report(
+        self, best: _Attempt, model: Model, table: CalibrationTable, batches: tuple[int, ...], notes: list[str]
+    ) -> Report:
         """Measure the chosen model as its file gives it."""
         pair = self._pair(best.model)
         with tempfile.TemporaryDirectory(prefix="requant-") as folder:
@@ -402,7 +414,6 @@ class _Search:
             speeds = tuple(verify.speed(pair, sample, b) for b in batches)
             layers = verify.executed(self.reloaded, self.engine, sample)
         reached, met = self._goals(best, speeds[0].speedup if speeds else None)
-        notes = []
         if speeds and min(s.speedup for s in speeds) < 1:
             notes.append("INT8 is slower than float here; keep the float model, or exclude what profile shows as slow")
         if table.skipped:
