@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from requant.mx import symbol
 from requant.mx.gluon.nn.convolution import (
     Conv1D,
     Conv1DTranspose,
@@ -47,3 +51,13 @@ __all__ = [
     "MaxPool3D",
     "ReflectionPad2D",
 ]
+
+
+def _infer_weight_shape(op_name: str, data_shape: Sequence[int], kwargs: Mapping[str, Any]) -> list[tuple[int, ...]]:
+    """Shapes of data, weight and bias of a layer that computes ``op_name``; 0 is a dimension that is not known.
+
+    Private in MXNet, but scripts that write their own convolution layers import it.
+    """
+    made = getattr(symbol, op_name)(symbol.var("data", shape=tuple(data_shape)), **kwargs)
+    shapes: list[tuple[int, ...]] = made.infer_shape_partial()[0]
+    return shapes
