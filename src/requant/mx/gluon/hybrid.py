@@ -214,7 +214,7 @@ class HybridBlock(Block):
         if self._active and not kwargs:
             return self._compiled_call((x, *args))
         if not isinstance(x, NDArray):
-            first = _first(x) or next((f for a in args if (f := _first(a)) is not None), None)
+            first = _first([x, *args])
             if first is None:
                 raise InputError(
                     "an input must be an NDArray", where=self.name, got=type(x).__name__, next="mx.nd.array(x)"
