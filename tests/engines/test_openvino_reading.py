@@ -20,7 +20,16 @@ def load(g: Emit, inputs: list[ir.Value], outputs: list[ir.Value]) -> engines.Se
 
 @pytest.mark.parametrize("largest", [1, 0])
 @pytest.mark.parametrize(
-    ("shape", "axis", "k"), [((1, 3000), 1, 3000), ((2, 3000), 1, 40), ((900, 2, 2), 0, 300), ((1, 17), -1, 17)]
+    ("shape", "axis", "k"),
+    [
+        ((1, 3000), 1, 3000),
+        ((2, 3000), 1, 40),
+        ((900, 2, 2), 0, 300),
+        ((1, 17), -1, 17),
+        ((30000,), 0, 1),
+        ((1, 50000), 1, 50000),
+        ((2, 60000), 1, 50000),
+    ],
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_equal_elements_keep_their_order(
@@ -29,6 +38,8 @@ def test_equal_elements_keep_their_order(
     g = Emit()
     x = g.input("x", shape, dtype)
     values, indices = g.multi("TopK", 2, x, np.array([k], np.int64), axis=axis, largest=largest, sorted=1)
+    if k > 46340 and dtype == np.int32:
+        pytest.skip("OpenVINO's own stable TopK does these, which takes seconds")
     array = np.random.RandomState(0).randint(-20, 20, shape).astype(dtype)
     order = np.argsort(-array if largest else array, axis=axis, kind="stable").take(range(k), axis=axis)
     got, where = load(g, [x], [values, indices]).run({"x": array})
