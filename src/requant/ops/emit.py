@@ -59,6 +59,13 @@ def _reduced(reduce: Any) -> Any:
     return run
 
 
+def _sliced(x: Any, starts: Any, ends: Any, axes: Any) -> Any:
+    index = [slice(None)] * x.ndim
+    for start, end, axis in zip(starts, ends, axes):
+        index[int(axis)] = slice(int(start), int(end))
+    return x[tuple(index)]
+
+
 #: Arithmetic on parameters and ranges, for ``Emit.folding``: what these ONNX operators do, as they are used there.
 _ON_CONSTANTS: dict[str, Callable[..., Any]] = {
     "Add": np.add,
@@ -82,6 +89,9 @@ _ON_CONSTANTS: dict[str, Callable[..., Any]] = {
     "Transpose": lambda x, perm: x.transpose(perm),
     "ReduceMax": _reduced(np.max),
     "ReduceMin": _reduced(np.min),
+    "ReduceSum": _reduced(np.sum),
+    "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(int(a) for a in axes)),
+    "Slice": _sliced,
 }
 #: Operators whose output is like their (first) input, and those that broadcast: no need to ask ONNX for shapes.
 _ALIKE = frozenset({"Abs", "Neg", "Sqrt", "Reciprocal", "Sign", "Floor", "Round", "Relu", "Clip", "Identity"})
