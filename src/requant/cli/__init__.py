@@ -43,7 +43,7 @@ class _Commands(click.Group):
 
 
 # The order in which a newcomer meets them.
-_ORDER = ["doctor", "inspect", "run", "convert", "bench", "quantize"]
+_ORDER = ["doctor", "inspect", "run", "convert", "bench", "quantize", "table"]
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -61,6 +61,7 @@ def group(verbose: int) -> None:
       requant inspect net-symbol.json     what is in a model
       requant run net --input photo.jpg   run it
       requant convert net -o net.onnx     turn it into ONNX, checked against the source
+      requant quantize net --data photos -o net-int8.onnx   make it INT8, verified
     """
     level = [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)

@@ -150,7 +150,7 @@ def _npy(file: Path) -> np.ndarray:
 
 def _npz(file: Path) -> dict[str, np.ndarray]:
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             return {n: archive[n] for n in archive.files}
     except Exception as fault:  # zipfile, zlib and numpy each raise their own
         raise FormatError("not an .npz file", where=file, got=str(fault)) from fault

@@ -234,7 +234,8 @@ _KINDS = "give a folder of images, an .npz with one array per input, a .rec, or 
 
 def _from_npz(path: Path, names: Sequence[str]) -> Dataset:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: numpy leaves a file open whose archive is broken.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {n: file[n] for n in file.files}
     except Exception as fault:  # zipfile, zlib and numpy each raise their own
         raise FormatError("not an .npz file", where=path, got=str(fault)) from fault
