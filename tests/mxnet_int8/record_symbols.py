@@ -1,4 +1,4 @@
-"""Record what MXNet 1.9.1's quantization API returns for the networks of ``networks.py``, with its own Python.
+"""Record what MXNet 1.9.1's quantization API returns for the networks of ``int8_networks.py``, with its own Python.
 
 For each network, both APIs, both modes, three calibrations and three dtypes: the int8 symbol and the names of its
 parameters. Fused symbols too. ``MXNET_SUBGRAPH_BACKEND=NONE``, or MXNet would calibrate another graph than the one
@@ -15,8 +15,8 @@ os.environ["MXNET_SUBGRAPH_BACKEND"] = "NONE"
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import int8_networks as networks
 import mxnet as mx
-import networks
 import numpy as np
 from mxnet.contrib import quantization
 

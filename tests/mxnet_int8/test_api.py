@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import NETWORKS, SHAPE, data, values
+from int8_networks import NETWORKS, SHAPE, data, values
 
 import requant.mx as mx
 from requant.errors import CalibrationError, QuantizationError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden import compact, differences, equally_good, load, ranges
-from networks import NETWORKS, SHAPE, data, inputs, values
+from int8_networks import NETWORKS, SHAPE, data, inputs, values
 
 import requant.mx as mx
 from requant.mx.contrib import quantization

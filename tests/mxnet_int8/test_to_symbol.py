@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from golden import compact, differences, ranges
 
 import requant
 import requant.mx as mx
@@ -80,6 +81,29 @@ def test_a_model_that_came_from_onnx_cannot_be_written_so(
     assert made.save(str(tmp_path / "net.onnx")) == [str(tmp_path / "net.onnx")]
 
 
+def test_mxnet_computes_from_our_files_what_we_compute(digits: dict[str, np.ndarray]) -> None:
+    # What MXNet 1.9.1 made of the files that stand beside it (record_digits_int8.py).
+    prefix = Path(__file__).parent / "data" / "digits-int8"
+    theirs = np.load(f"{prefix}-outputs.npz")["outputs"]
+    ours = requant.load(str(prefix)).run(digits["images"])[0]
+    exact = requant.load(str(DIGITS / "digits")).run(digits["images"])[0]
+    labels = np.load(DIGITS / "digits.npz")["y"]
+    scores = [float((out.argmax(1) == labels).mean()) for out in (theirs, ours, exact)]
+    assert max(scores) - min(scores) <= 0.01
+    noise = [np.linalg.norm(out - exact) / np.linalg.norm(exact) for out in (theirs, ours)]
+    assert noise[0] < 0.1 and noise[1] < 0.1
+    assert np.linalg.norm(ours - theirs) / np.linalg.norm(exact) < 0.01
+
+
+def test_the_files_are_those_that_we_write_today(int8: QuantizedModel) -> None:
+    written_then = requant.load(str(Path(__file__).parent / "data" / "digits-int8")).symbol
+    assert written_then is not None
+    now, then = compact(int8.to_symbol().symbol), compact(written_then)
+    assert differences(now, then) == []
+    for name, pair in ranges(now).items():
+        np.testing.assert_allclose(pair, ranges(then)[name], rtol=1e-3, atol=1e-3)
+
+
 # -- MXNet's bugs -----------------------------------------------------------------------------------------------------
 
 
@@ -93,11 +117,9 @@ def written(symbol: Any, float_nodes: tuple[str, ...] = ()) -> dict[str, Node]:
     names = [n.name for n in symbol.nodes if n.op is not None]
     decisions = tuple(Decision(n, "", "float" if n in float_nodes else "int8", "") for n in names)
     tensors = {o: n for n in symbol.nodes for o in n.output_names()}
-    ranges = {
-        t: Range(0.0 if n.op is not None and n.op.name == "Activation" else -1.0, 1.0) for t, n in tensors.items()
-    }
+    reach = {t: Range(0.0 if n.op is not None and n.op.name == "Activation" else -1.0, 1.0) for t, n in tensors.items()}
     params = {n: np.ones((4, 4, 1, 1), np.float32) for n in symbol.list_arguments() if n != "data"}
-    made = to_symbol(symbol, params, Plan("full", Scheme("mxnet"), decisions, ()), ranges, list(tensors))
+    made = to_symbol(symbol, params, Plan("full", Scheme("mxnet"), decisions, ()), reach, list(tensors))
     return {n.name: n for n in made.symbol.nodes}
 
 
