@@ -301,3 +301,32 @@ def test_other_mistakes_are_told(residual: Network) -> None:
             quantization.quantize_model(
                 *residual, calib_mode=mode, calib_data=mx.io.NDArrayIter(poisoned, batch_size=4)
             )
+
+
+def test_the_threshold_of_uniform_values_is_their_largest() -> None:
+    values_ = np.random.RandomState(5).uniform(-10.532, 11.3432, (8, 3, 23, 23))
+    collector = quantization.LayerHistogramCollector()
+    collector.collect("layer1", values_)
+    low, high = collector.thresholds("int8")["layer1"]
+    assert -low == high == pytest.approx(np.abs(values_).max(), rel=0.01)
+
+
+def test_values_at_one_edge_alone_keep_it() -> None:
+    collector = quantization.LayerHistogramCollector(num_bins=5001)
+    collector.collect("edge", np.full(1000, 2.0, np.float32))
+    for dtype, low in (("int8", -2.0), ("uint8", 0.0)):
+        assert collector.thresholds(dtype)["edge"] == pytest.approx((low, 2.0), abs=1e-5)
+    assert collector.hist_dict["edge"][0].sum() == 1000
+
+
+def test_quantized_parameters_are_within_half_a_step(residual: Network) -> None:
+    made, qargs, _ = quantization.quantize_model(*residual, calib_mode="none", quantize_mode="full")
+    assert set(qargs) == set(made.list_arguments()) - {"data"}
+    quantized = [n for n in qargs if n.endswith("_quantize")]
+    assert "fc_weight_quantize" in quantized and "fc_bias_quantize" in quantized
+    for name in quantized:
+        reach = float(qargs[f"{name}_max"].asnumpy()[0])
+        assert float(qargs[f"{name}_min"].asnumpy()[0]) == -reach
+        exact = residual[1][name.removesuffix("_quantize")].asnumpy()
+        error = np.abs(qargs[name].asnumpy() * (reach / 127) - exact).max()
+        assert error <= reach / 127 * 0.501
