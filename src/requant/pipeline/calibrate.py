@@ -61,6 +61,7 @@ def calibrate(
     batch: int = 16,
     policy: Policy = "error",
     threads: int | None = None,
+    also: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> CalibrationTable:
     """Observe the tensors of a plan over data.
@@ -75,6 +76,7 @@ def calibrate(
         batch: samples a run, at most; fewer where the observed tensors are large.
         policy: ``error`` or ``skip`` for samples that make NaN or Inf.
         threads: CPU threads for counting; all that are usable by default.
+        also: more tensors to observe, beside those of the plan.
         progress: called with (samples done, samples in all).
     Returns:
         A table with the model's fingerprint, ready to be saved, merged, or asked for ranges.
@@ -84,8 +86,9 @@ def calibrate(
     """
     if len(data) == 0:
         raise CalibrationError("there is no calibration data", where=data.what, expected="at least one sample")
-    made = CalibrationTable(plan.observed, calibrator, model=fingerprint(model), options=options)
-    observer = _Observer(model, plan.observed, made, engines.get(engine), policy, threads or usable_cores())
+    tensors = tuple(dict.fromkeys((*plan.observed, *also)))
+    made = CalibrationTable(tensors, calibrator, model=fingerprint(model), options=options)
+    observer = _Observer(model, tensors, made, engines.get(engine), policy, threads or usable_cores())
     size = observer.batch_size(data, batch)
     apart = int(len(data) * HELD_OUT) if calibrator == "auto" and len(data) >= 8 else 0
     done = 0

@@ -29,7 +29,7 @@ from requant.quant.calibrator import MXNET
 from requant.quant.plan import Mode, Plan, plan
 from requant.quant.table import CalibrationTable, Policy, fingerprint
 from requant.report import Report
-from requant.rewrite.to_symbol import Int8Symbol, to_symbol
+from requant.rewrite.to_symbol import Int8Symbol, more_tensors, to_symbol
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,8 @@ class QuantizedModel(Model):
                 where=self.source,
                 next="give a name that ends in .onnx",
             )
-        found = self.table.ranges(self.plan.observed, self._calibrator, scheme=MXNET, threads=usable_cores())
+        wanted = [t for t in self._tensors if t in self.table]
+        found = self.table.ranges(wanted, self._calibrator, scheme=MXNET, threads=usable_cores())
         return to_symbol(floating.symbol, floating.params, self.plan, found, self._tensors)
 
     def save(self, path: str | os.PathLike[str], epoch: int = 0) -> list[str]:
@@ -215,6 +216,7 @@ def quantize(
                 engine=engine,
                 batch=batch,
                 policy=policy,
+                also=() if model.symbol is None else more_tensors(model.symbol, model.params, made, _tensors(floating)),
                 progress=progress,
             )
         if path is not None:
@@ -224,8 +226,12 @@ def quantize(
     if source is not None and (warning := misfit(source, {**_metadata(model), **(metadata or {})})) is not None:
         log.warning("%s", warning)
         notes.append(warning)
-    tensors = [str(v.name) for v in (*floating.graph.inputs, *(o for n in floating.graph for o in n.outputs))]
-    known: dict[str, Any] = {"source": model.source, "table": filled, "floating": model, "tensors": tensors}
+    known: dict[str, Any] = {
+        "source": model.source,
+        "table": filled,
+        "floating": model,
+        "tensors": _tensors(floating),
+    }
     if not check or judged is None:
         with _timed(seconds, "apply"):
             int8 = apply(floating, made, ranges(filled, made, calibrator))
@@ -237,6 +243,11 @@ def quantize(
     report = search.report(best, model, filled, tuple(batches), notes)
     log.info("%s", report)
     return QuantizedModel(search.reloaded, plan=best.plan, report=report, calibrator=best.calibrator, **known)
+
+
+def _tensors(model: ir.Model) -> list[str]:
+    """Names of all tensors of a graph that are fed or computed."""
+    return [str(v.name) for v in (*model.graph.inputs, *(o for n in model.graph for o in n.outputs))]
 
 
 class _timed:

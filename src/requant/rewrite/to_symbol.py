@@ -84,6 +84,19 @@ def to_symbol(
     return Int8Symbol(final, args, made.dynamic)
 
 
+def more_tensors(symbol: Symbol, params: Mapping[str, Array], plan: Plan, tensors: Collection[str]) -> tuple[str, ...]:
+    """Tensors whose ranges ``to_symbol`` wants and the plan does not: what int8 layers give to float ones.
+
+    The plan's engines need no range there; MXNet's layers give integers always.
+    """
+    seen = dict.fromkeys(plan.observed, Range(-1.0, 1.0))
+    apart = {n.name for n in symbol.nodes if _stays_apart(n, symbol, plan)}
+    open_ = _make(symbol, params, plan, _group_ranges(plan, seen), set(tensors), apart).dynamic
+    fused = backend_symbol(symbol, BACKEND, apart=apart)
+    names = {n: _tensor((node, i), set(tensors)) for node in fused.nodes for i, n in enumerate(node.output_names())}
+    return tuple(names[point] for point in open_ if names.get(point) in tensors)
+
+
 def _group_ranges(plan: Plan, ranges: Mapping[str, Range]) -> dict[str, tuple[float, float]]:
     """Ranges by tensor; tensors of one group have the union of theirs."""
     found = {n: (float(r[0]), float(r[1])) for n, r in ranges.items()}
@@ -159,13 +172,20 @@ def _by_point(
     found: dict[str, tuple[float, float]] = {}
     for node in fused.nodes:
         for i, name in enumerate(node.output_names()):
-            inner = node.subgraphs[0].entries[0] if node.subgraphs else (node, i)
-            # A batch normalization folded into the convolution before it left its tensor under that one's name.
-            while entry_name(inner) not in tensors and _name(inner[0]) in ("BatchNorm", "Dropout", "_copy"):
-                inner = inner[0].inputs[0]
-            if entry_name(inner) in ranges:
-                found[name] = ranges[entry_name(inner)]
+            tensor = _tensor((node, i), tensors)
+            if tensor in ranges:
+                found[name] = ranges[tensor]
     return found
+
+
+def _tensor(entry: Entry, tensors: Collection[str]) -> str:
+    """The name, in the graph that was planned, of a tensor of the fused symbol."""
+    node, _ = entry
+    inner = node.subgraphs[0].entries[0] if node.subgraphs else entry
+    # A batch normalization folded into the convolution before it left its tensor under that one's name.
+    while entry_name(inner) not in tensors and _name(inner[0]) in ("BatchNorm", "Dropout", "_copy"):
+        inner = inner[0].inputs[0]
+    return entry_name(inner)
 
 
 # -- sums ------------------------------------------------------------------------------------------------------------
