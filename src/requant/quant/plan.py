@@ -342,7 +342,7 @@ class _Planner:
         return node not in self.excluded and self.roles[node].kind == "through"
 
     def _carries(self, node: ir.Node) -> bool:
-        return self.roles[node].kind in ("through", "fused") or node.op_type == "BatchNormalization"
+        return self.roles[node].kind in ("through", "fused")
 
     def _refusal(self, node: ir.Node, role: Role) -> str:
         if role.kind == "float":

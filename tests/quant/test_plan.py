@@ -1,0 +1,331 @@
+"""Plans: modes, excludes, reasons, files."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_graphs import Build
+
+from requant.errors import FormatError, QuantizationError
+from requant.passes import optimize
+from requant.quant import flow
+from requant.quant.plan import Plan, from_json, load, plan
+from requant.scheme import ONNXRUNTIME, OPENVINO, TENSORRT, Scheme
+
+
+def residual(bn: bool = False) -> ir.Model:
+    """conv → relu → maxpool → (conv → relu → conv) + shortcut → relu → pool → flatten → gemm → softmax."""
+    b = Build()
+    b.conv("c0", "x", 3, 4)
+    b.op("Relu", "r0", "c0")
+    b.op("MaxPool", "p0", "r0", kernel_shape=[2, 2], strides=[2, 2])
+    b.conv("c1", "p0", 4, 4)
+    b.op("Relu", "r1", "c1")
+    b.conv("c2", "r1", 4, 4)
+    b.op("Add", "s", "c2", "p0")
+    last = "s"
+    if bn:
+        stats = [b.weight(f"bn.{n}", 4) for n in ("g", "b", "m", "v")]
+        b.weights["bn.v"] = np.abs(b.weights["bn.v"]) + 0.5
+        last = b.op("BatchNormalization", "bn", "s", *stats)
+    b.op("Relu", "r2", last)
+    b.op("GlobalAveragePool", "gap", "r2")
+    b.op("Flatten", "f", "gap")
+    b.op("Gemm", "fc", "f", b.weight("fc.w", 5, 4), b.weight("fc.b", 5), transB=1)
+    b.op("Softmax", "y", "fc")
+    return b.model({"x": ("N", 3, 8, 8)}, {"y": ("N", 5)})
+
+
+def choices(made: Plan) -> dict[str, str]:
+    return {d.node: d.chosen for d in made.decisions}
+
+
+def test_best_plan_of_a_residual_block() -> None:
+    made = plan(residual(), "best", OPENVINO)
+    assert choices(made) == {
+        "c0": "int8",
+        "r0": "fused",
+        "p0": "through",
+        "c1": "int8",
+        "r1": "fused",
+        "c2": "int8",
+        "s": "int8",
+        "r2": "fused",
+        "gap": "int8",
+        "f": "through",
+        "fc": "int8",
+        "y": "float",
+    }
+    assert made.decision("y").why == "Softmax has no int8 form in scheme 'openvino'"
+    assert made.decision("r1").why == "computed inside c1"
+    # The pooled tensor and its input share one scale, which is observed once; so do the flat tensor and its input.
+    assert made.groups["r0"] == ("r0", "p0")
+    assert set(made.observed) == {"x", "r0", "r1", "c2", "r2", "gap"}
+
+
+def test_scheme_decides_where_quantizers_stand() -> None:
+    assert plan(residual(), "best", TENSORRT).decision("s").inputs == (1,)  # c2 stays in the accumulators
+    none = dataclasses.replace(OPENVINO, add_inputs="none")
+    assert plan(residual(), "best", none).decision("s").inputs == ()
+    # ONNX Runtime wants quantized outputs too, but a graph output stays what it is.
+    b = Build()
+    b.conv("c0", "x", 3, 4)
+    b.op("Relu", "r0", "c0")
+    b.op("Sigmoid", "y", "r0")
+    model = b.model({"x": ("N", 3, 8, 8)}, {"y": ("N", 4, 8, 8)})
+    assert plan(model, "best", ONNXRUNTIME).observed == ("x", "r0")
+    assert plan(model, "best", OPENVINO).observed == ("x",)
+
+
+def test_a_pre_activation_stream_stays_float() -> None:
+    made = plan(residual(bn=True), "best", OPENVINO)
+    assert choices(made)["s"] == "float"
+    assert "no chain of int8 nodes" in made.decision("s").why
+    assert choices(made)["bn"] == "float"
+    assert choices(plan(residual(bn=True), "full", OPENVINO))["s"] == "int8"
+    assert choices(plan(residual(bn=True), "smart", OPENVINO))["s"] == "int8"  # MXNet counts BatchNorm as support
+
+
+# A = must (Conv), B = support (Add of a tensor with itself), C = other (Sin).
+CHAINS = {
+    "ABA": "i i i",
+    "CBC": "f f f",
+    "ABC": "i f f",
+    "CBA": "f f i",
+    "ABBBA": "i i i i i",
+    "ABCBA": "i f f f i",
+    "BAB": "f i f",
+    "AABA": "i i i i",
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_smart_is_mxnets_rule(chain: str) -> None:
+    b = Build()
+    last = "x"
+    for i, kind in enumerate(chain):
+        name = f"n{i}"
+        if kind == "A":
+            b.conv(name, last, 2, 2)
+        elif kind == "B":
+            b.op("Add", name, last, last)
+        else:
+            b.op("Sin", name, last)
+        last = name
+    model = b.model({"x": ("N", 2, 4, 4)}, {last: ("N", 2, 4, 4)})
+    wanted = ["int8" if c == "i" else "float" for c in CHAINS[chain].split()]
+    if "int8" not in wanted:
+        with pytest.raises(QuantizationError, match="nothing in this model would be quantized"):
+            plan(model, "smart", OPENVINO)
+    else:
+        assert [d.chosen for d in plan(model, "smart", OPENVINO).decisions] == wanted
+    assert [d.chosen == "int8" for d in plan(model, "full", OPENVINO).decisions] == [c in "AB" for c in chain]
+
+
+def test_smart_needs_one_good_path_each_way() -> None:
+    """A support node with several producers and consumers: one chain up and one chain down are enough."""
+    b = Build()
+    b.conv("must", "x", 2, 2)
+    b.op("Sin", "other", "x")
+    b.op("Add", "s", "must", "other")
+    b.conv("end", "s", 2, 2)
+    b.op("Sin", "aside", "s")
+    model = b.model({"x": ("N", 2, 4, 4)}, {"end": ("N", 2, 4, 4), "aside": ("N", 2, 4, 4)})
+    assert choices(plan(model, "smart", OPENVINO))["s"] == "int8"
+
+
+@given(st.lists(st.sampled_from("msx"), min_size=1, max_size=8), st.data())
+@settings(max_examples=60, deadline=None)
+def test_smart_equals_the_definition_by_paths(kinds: list[str], data: st.DataObject) -> None:
+    """The two walks find what enumerating all paths finds."""
+    values = [ir.Value(name="in")]
+    nodes = []
+    for i, _ in enumerate(kinds):
+        picks = data.draw(st.lists(st.integers(0, len(values) - 1), min_size=1, max_size=3))
+        node = ir.Node("", "Sum", [values[p] for p in picks], name=f"n{i}", outputs=[ir.Value(name=f"v{i}")])
+        nodes.append(node)
+        values.append(node.outputs[0])
+    kind = dict(zip(nodes, kinds))
+
+    def path(node: ir.Node, step: object) -> bool:
+        """Some chain of support nodes leads to a must node."""
+        return any(kind[n] == "m" or (kind[n] == "s" and path(n, step)) for n in step(node))  # type: ignore[operator]
+
+    wanted = {n for n in nodes if kind[n] == "m" or (kind[n] == "s" and path(n, flow.before) and path(n, flow.after))}
+    assert flow.smart(nodes, lambda n: kind[n] == "m", lambda n: kind[n] == "s") == wanted
+
+
+def fused() -> ir.Model:
+    """conv + batch norm + relu, as MXNet's lowering names them, and a second conv."""
+    b = Build()
+    b.op("Conv", "net/Conv", "x", b.weight("w", 4, 3, 3, 3), mx="resnetv10_conv0_fwd", pads=[1] * 4)
+    stats = [b.weight(f"bn.{n}", 4) for n in ("g", "b", "m", "v")]
+    b.weights["bn.v"] = np.abs(b.weights["bn.v"]) + 0.5
+    b.op("BatchNormalization", "net/BN", "net/Conv", *stats, mx="resnetv10_batchnorm0_fwd")
+    b.op("Relu", "net/Relu", "net/BN", mx="resnetv10_relu0_fwd")
+    b.op("Conv", "head/Conv", "net/Relu", b.weight("w2", 4, 4, 1, 1), mx="resnetv10_stage1_conv0_fwd")
+    return optimize(b.model({"x": ("N", 3, 8, 8)}, {"head/Conv": ("N", 4, 8, 8)}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "net/Conv",  # the name it has
+        "net/BN",  # a node fused into it
+        "resnetv10_conv0_fwd",  # MXNet's name
+        "resnetv10_batchnorm0_fwd",  # of the fused node
+        "net",  # a scope
+        "net/",
+        "resnetv10_conv0",  # a gluon block
+        "*conv0_fwd",  # globs
+        "net/*",
+    ],
+)
+def test_excludes_find_a_node_by_any_name(name: str) -> None:
+    made = plan(fused(), "best", OPENVINO, exclude=[] if name == "*conv0_fwd" else [name], exclude_ops=[])
+    if name == "*conv0_fwd":
+        with pytest.raises(QuantizationError, match="nothing in this model"):
+            plan(fused(), exclude=[name])  # it means the head too
+        return
+    assert choices(made)["net/Conv"] == "float"
+    assert made.decision("net/Conv").why == f"excluded by name {name!r}"
+    assert choices(made)["head/Conv"] == "int8"
+
+
+def test_an_exact_name_is_not_taken_for_a_scope() -> None:
+    b = Build()
+    b.conv("conv1", "x", 3, 4)
+    b.conv("conv1_b", "conv1", 4, 4)
+    model = b.model({"x": ("N", 3, 8, 8)}, {"conv1_b": ("N", 4, 8, 8)})
+    assert choices(plan(model, exclude=["conv1"])) == {"conv1": "float", "conv1_b": "int8"}
+
+
+def test_a_name_that_matches_nothing_is_an_error_with_the_nearest_names() -> None:
+    with pytest.raises(QuantizationError, match="did you mean 'net/Conv'"):
+        plan(fused(), exclude=["net/Cnv"])
+    with pytest.raises(QuantizationError, match="matches no node"):
+        plan(fused(), exclude=["*nothing*"])
+    with pytest.raises(QuantizationError, match="did you mean 'Conv'"):
+        plan(fused(), exclude_ops=["Convv"])
+
+
+def test_excluding_operator_types() -> None:
+    assert choices(plan(residual(), exclude_ops=["Gemm"]))["fc"] == "float"
+    with pytest.raises(QuantizationError, match="excluded by operator type 'Conv'"):
+        plan(fused(), exclude_ops=["Conv"])
+
+
+def test_nothing_to_quantize_is_an_error_with_reasons() -> None:
+    b = Build()
+    b.op("Sin", "y", "x")
+    with pytest.raises(QuantizationError, match="Sin has no int8 form"):
+        plan(b.model({"x": ("N", 2)}, {"y": ("N", 2)}))
+    with pytest.raises(QuantizationError, match="unknown quantize mode"):
+        plan(residual(), "fast")  # type: ignore[arg-type]
+
+
+def test_every_node_has_a_reason() -> None:
+    for mode in ("full", "smart", "best"):
+        made = plan(residual(bn=True), mode, OPENVINO)
+        assert len(made.decisions) == len(residual(bn=True).graph)
+        assert all(d.why for d in made.decisions)
+
+
+def test_the_log_tells_what_was_done(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="requant.quant.plan"):
+        plan(fused(), exclude=["head/Conv"])
+    text = caplog.text
+    assert "quantized 1 of 3 nodes" in text
+    assert "int8: net/Conv (Conv), with net/BN" in text
+    assert "fused: net/Relu (Relu): computed inside net/Conv" in text
+    assert "float: head/Conv (Conv): excluded by name 'head/Conv'" in text
+
+
+def test_a_plan_survives_its_file(tmp_path: object) -> None:
+    made = plan(residual(), "best", ONNXRUNTIME)
+    path = f"{tmp_path}/plan.json"
+    made.save(path)
+    assert load(path) == made
+    assert made.diff(load(path)) == []
+
+
+def test_plans_are_compared() -> None:
+    lines = plan(residual()).diff(plan(residual(), exclude=["c1"]))
+    assert any(line.startswith("c1: int8") and "excluded" in line for line in lines)
+    assert plan(residual(), "best").diff(plan(residual(), "full"))[0] == "mode: 'best' -> 'full'"
+    assert "int8" in str(plan(residual()))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "requant plan", "version": 9}', '{"format": 3}', "\x00"])
+def test_what_is_not_a_plan_is_refused(text: str) -> None:
+    with pytest.raises(FormatError):
+        from_json(text)
+
+
+def test_concat_shares_a_scale_only_where_it_is_read_as_int8() -> None:
+    b = Build()
+    b.conv("a", "x", 3, 2)
+    b.conv("b", "x", 3, 2)
+    b.op("Relu", "r", "b")
+    b.op("Concat", "c", "a", "r", axis=1)
+    b.conv("d", "c", 4, 2)
+    model = b.model({"x": ("N", 3, 8, 8)}, {"d": ("N", 2, 8, 8)})
+    made = plan(model, "best", OPENVINO)
+    assert choices(made)["c"] == "int8"
+    assert made.groups["a"] == ("a", "r", "c")
+    assert made.observed == ("x", "a", "r")
+    b.nodes.pop()
+    b.op("Sin", "d", "c")
+    model = b.model({"x": ("N", 3, 8, 8)}, {"d": ("N", 4, 8, 8)})
+    assert choices(plan(model, "best", OPENVINO))["c"] == "float"
+    assert choices(plan(model, "full", OPENVINO))["c"] == "int8"
+
+
+def test_a_quantizer_moves_up_through_what_only_moves_values() -> None:
+    b = Build()
+    b.op("Transpose", "t", "x", perm=[0, 3, 1, 2])
+    b.conv("c", "t", 3, 2)
+    model = b.model({"x": ("N", 8, 8, 3)}, {"c": ("N", 2, 8, 8)})
+    made = plan(model)
+    assert (choices(made)["t"], made.groups) == ("through", {"x": ("x", "t")})
+    # ... but not through a selection: the part may lie in a smaller range than the whole
+    b = Build()
+    b.weights["i"] = np.array([0, 1, 2])
+    b.op("Gather", "t", "x", "i", axis=1)
+    b.conv("c", "t", 3, 2)
+    made = plan(b.model({"x": ("N", 5, 8, 8)}, {"c": ("N", 2, 8, 8)}))
+    assert made.observed == ("t",)
+
+
+def test_attention_quantizes_both_factors() -> None:
+    b = Build()
+    b.op("MatMul", "q", "x", b.weight("wq", 8, 8))
+    b.op("MatMul", "k", "x", b.weight("wk", 8, 8))
+    b.op("Transpose", "kt", "k", perm=[0, 2, 1])
+    b.op("MatMul", "scores", "q", "kt")
+    b.op("Softmax", "y", "scores")
+    made = plan(b.model({"x": ("N", 4, 8)}, {"y": ("N", 4, 4)}))
+    assert made.decision("scores").inputs == (0, 1)
+    assert made.decision("scores").why == "MatMul of two activations"
+    assert made.observed == ("x", "q", "k")
+
+
+def test_what_has_no_float32_weight_stays_float() -> None:
+    b = Build()
+    b.conv("c", "x", 3, 3)
+    b.op("Conv", "dynamic", "c", "k")
+    b.op("MatMul", "empty", "dynamic", b.weight("none", 6, 0))
+    made = plan(b.model({"x": ("N", 3, 8, 8), "k": (3, 3, 3, 3)}, {"empty": ("N", 3, 6, 0)}))
+    assert made.decision("dynamic").why == "its weight is computed, not constant"
+    assert made.decision("empty").why == "its weight is empty"
+
+
+def test_schemes_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Scheme("a").name = "b"  # type: ignore[misc]
