@@ -37,7 +37,10 @@ class BoxNmsAttrs(Attrs):
 def column(g: Emit, x: Value, start: int, count: int = 1) -> Value:
     """``count`` columns of the last axis."""
     last = g.rank(x) - 1
-    return x if g.dims(x)[last] == count else g.slice(x, [start], [start + count], [last])
+    width = g.dims(x)[last]
+    if width is None:  # of a Slice, not even its size would be known
+        return g("Gather", x, np.arange(start, start + count), axis=last)
+    return x if width == count else g.slice(x, [start], [start + count], [last])
 
 
 def to_corner(g: Emit, boxes: Value) -> Value:
