@@ -29,29 +29,29 @@ def digest(array, keep):
 
 def record(name):
     import mxnet as mx
-    import networks
+    import gluoncv_networks
     import numpy as np
     from gluoncv.model_zoo import get_model
 
     fault = None
-    for shapes in networks.shapes(name):
+    for shapes in gluoncv_networks.shapes(name):
         try:
             with mx.name.NameManager():
-                net = networks.build(name, get_model)
+                net = gluoncv_networks.build(name, get_model)
         except Exception as error:
             return {"error": "%s: %s" % (type(error).__name__, str(error).split("\n")[0][:200])}, {}
         try:
-            data = [mx.nd.array(x) for x in networks.inputs(name, shapes)]
+            data = [mx.nd.array(x) for x in gluoncv_networks.inputs(name, shapes)]
             net.initialize(mx.init.Zero(), force_reinit=True)
             if not name.endswith("int8"):
-                for o in networks.flat(net(*data)):
+                for o in gluoncv_networks.flat(net(*data)):
                     o.asnumpy()
             params = net.collect_params()
-            short = networks.short_names(net, params.keys())
+            short = gluoncv_networks.short_names(net, params.keys())
             for n, p in params.items():
                 if p.shape is not None and all(d > 0 for d in p.shape) and not isinstance(p, mx.gluon.Constant):
-                    p.set_data(mx.nd.array(networks.value(short[n], p.shape, p.dtype), dtype=p.dtype))
-            outs = [o.asnumpy() for o in networks.flat(net(*data))]
+                    p.set_data(mx.nd.array(gluoncv_networks.value(short[n], p.shape, p.dtype), dtype=p.dtype))
+            outs = [o.asnumpy() for o in gluoncv_networks.flat(net(*data))]
         except Exception as error:
             fault = "%s: %s" % (type(error).__name__, str(error).strip().split("\n")[-1][:200])
             continue
@@ -64,7 +64,7 @@ def record(name):
         import hashlib
 
         facts["params"] = [len(facts["params"]), hashlib.sha256(json.dumps(facts["params"]).encode()).hexdigest()[:16]]
-        keep = BOXES if networks.is_detector(name) else KEPT
+        keep = BOXES if gluoncv_networks.is_detector(name) else KEPT
         return facts, {"%s|%d" % (name, i): digest(o, keep) for i, o in enumerate(outs)}
     return {"error": fault}, {}
 
@@ -89,7 +89,7 @@ def store(name, facts, arrays):
 
 
 def main(words):
-    import networks
+    import gluoncv_networks
 
     if words:
         for name in words:
@@ -101,7 +101,7 @@ def main(words):
 
     known = json.load(open(JSON)) if os.path.exists(JSON) else {}
     names = [n for n in get_model_list() if n not in known]
-    volumes = [n for n in names if networks.is_volume(n)]
+    volumes = [n for n in names if gluoncv_networks.is_volume(n)]
     flat = [n for n in names if n not in volumes]
     # Convolutions of three dimensions fail in MXNet's default build, so these run without oneDNN.
     for group, more in ((flat, {}), (volumes, {"MXNET_MKLDNN_ENABLED": "0"})):

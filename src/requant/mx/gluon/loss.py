@@ -150,7 +150,7 @@ SoftmaxCELoss = SoftmaxCrossEntropyLoss
 
 
 class KLDivLoss(Loss):
-    """Kullback-Leibler divergence of log-probabilities (or logits) from probabilities."""
+    """Kullback-Leibler divergence of log-probabilities (or logits) from probabilities: a sum, as in MXNet 1.9."""
 
     def __init__(
         self, from_logits: bool = True, axis: int = -1, weight: float | None = None, batch_axis: int = 0, **kwargs: Any
@@ -161,7 +161,8 @@ class KLDivLoss(Loss):
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         if not self._from_logits:
             pred = F.log_softmax(pred, axis=self._axis)
-        return self._per_sample(F, label * (F.log(label + 1e-12) - pred), sample_weight, self._weight)
+        loss = _apply_weighting(F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight)
+        return F.sum(loss, axis=self._batch_axis, exclude=True)
 
 
 class CTCLoss(Loss):

@@ -82,19 +82,20 @@ class _PixelShuffle(HybridBlock):
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         # One spatial dimension after the other: split its factor off the channels and merge it into the dimension.
         rank = self._rank
-        whole = 1
+        rest = 1
         for f in self._factors:
-            whole *= f
-        x = F.reshape(x, shape=(0, -4, -1, whole) + (0,) * rank)
+            rest *= f
+        x = F.reshape(x, shape=(0, -4, -1, rest) + (0,) * rank)
         for i, f in enumerate(self._factors):
-            whole //= f
-            # (N, C, rest, W1.. ) -> (N, C, f, rest, W1..)
-            x = F.reshape(x, shape=(0, 0, -4, f, whole) + (0,) * rank)
-            order = [0, 1, 3, *range(4, 4 + i + 1), 2, *range(4 + i + 1, 4 + rank)]
-            x = F.transpose(x, axes=tuple(order))
-            # the factor now stands behind its dimension: (N, C, rest, .., Wi, f, ..)
-            x = F.reshape(x, shape=(0, 0, 0) + (0,) * i + (-3,) + (0,) * (rank - i - 1))
-        return F.reshape(x, shape=(0, -3) + (0,) * rank)
+            rest //= f
+            lead = 2 if i == rank - 1 else 3  # dimensions before space: N, C, and the factors still to come
+            if lead == 3:
+                x = F.reshape(x, shape=(0, 0, -4, f, rest) + (0,) * rank)
+            moved = [*range(lead + 1, lead + 2 + i), 2, *range(lead + 2 + i, lead + 1 + rank)]
+            x = F.transpose(x, axes=(0, 1, *range(3, lead + 1), *moved))
+            # the factor now stands behind its dimension
+            x = F.reshape(x, shape=(0,) * (lead + i) + (-3,) + (0,) * (rank - i - 1))
+        return x
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._factors if self._rank > 1 else self._factors[0]})"

@@ -17,7 +17,7 @@ import requant.mx as mx
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import networks  # noqa: E402
+import gluoncv_networks  # noqa: E402
 import record_gluoncv  # noqa: E402
 
 FACTS: dict[str, Any] = json.loads((HERE / "data" / "networks.json").read_text())
@@ -51,22 +51,22 @@ def build(name: str) -> Any:
     from gluoncv.model_zoo import get_model
 
     with mx.name.NameManager():
-        return networks.build(name, get_model)
+        return gluoncv_networks.build(name, get_model)
 
 
 def fill(net: Any) -> None:
     """Give all parameters their seeded values."""
     params = net.collect_params()
-    short = networks.short_names(net, params.keys())
+    short = gluoncv_networks.short_names(net, params.keys())
     for n, p in params.items():
         if p.shape is not None and all(d > 0 for d in p.shape) and not isinstance(p, mx.gluon.Constant):
-            p.set_data(mx.nd.array(networks.value(short[n], p.shape, p.dtype), dtype=p.dtype))
+            p.set_data(mx.nd.array(gluoncv_networks.value(short[n], p.shape, p.dtype), dtype=p.dtype))
 
 
 def names_digest(net: Any) -> list[Any]:
     """Number of parameters, and a digest of their names and shapes."""
     params = net.collect_params()
-    short = networks.short_names(net, params.keys())
+    short = gluoncv_networks.short_names(net, params.keys())
     listed = [[short[n], list(p.shape or ())] for n, p in params.items()]
     return [len(listed), hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:16]]
 
@@ -75,7 +75,7 @@ def compare(name: str, outputs: list[np.ndarray], recorded: Any) -> float:
     """The largest difference of any output, relative to its largest magnitude."""
     facts = FACTS[name]
     assert [list(o.shape) for o in outputs] == facts["outputs"], [o.shape for o in outputs]
-    if networks.is_detector(name):
+    if gluoncv_networks.is_detector(name):
         return compare_boxes(name, outputs, recorded)
     worst = 0.0
     for i, (out, scale) in enumerate(zip(outputs, facts["scale"])):
@@ -116,7 +116,7 @@ def run(name: str, modes: tuple[str, ...] = ("eager", "hybrid")) -> Result:
         net.initialize(mx.init.Zero(), force_reinit=True)
         if shapes is None:
             return Result(name, "built", note=f"MXNet: {facts['error']}")
-        data = [mx.nd.array(x) for x in networks.inputs(name, shapes)]
+        data = [mx.nd.array(x) for x in gluoncv_networks.inputs(name, shapes)]
         found = Result(name, "same")
         with digests() as recorded:
             for mode in modes:
@@ -128,7 +128,7 @@ def run(name: str, modes: tuple[str, ...] = ("eager", "hybrid")) -> Result:
                     if names_digest(net) != facts["params"]:
                         found.note = "names of parameters differ"
                 started = time.perf_counter()
-                outputs = [o.asnumpy() for o in networks.flat(net(*data))]
+                outputs = [o.asnumpy() for o in gluoncv_networks.flat(net(*data))]
                 found.seconds[mode] = time.perf_counter() - started
                 found.worst[mode] = compare(name, outputs, recorded)
     except Exception as fault:
