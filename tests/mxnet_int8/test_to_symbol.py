@@ -158,3 +158,16 @@ def test_products_and_leaky_dense_layers_are_not_left_to_mxnet() -> None:
     y = mx.sym.FullyConnected(x, num_hidden=4, no_bias=True, name="g")
     found = written(mx.sym.elemwise_mul(x, y, name="m"))
     assert {"leaky", "m", "quantized_sg_mkldnn_fully_connected_0"} <= set(found)
+
+
+def test_padding_that_was_folded_has_the_range_of_what_it_pads() -> None:
+    x = layer(mx, mx.sym.Variable("data"), "a")
+    x = mx.sym.Pad(x, mode="constant", pad_width=(0, 0, 0, 0, 1, 1, 1, 1), name="p")
+    symbol = layer(mx, x, "b")
+    decisions = tuple(Decision(n, "", "int8", "") for n in ("a", "b"))
+    reach = {t: Range(-1.0, 1.0) for t in ("data", "a_output", "b_output")}
+    params = {n: np.ones((4, 4, 1, 1), np.float32) for n in ("a_weight", "b_weight")}
+    made = to_symbol(symbol, params, Plan("full", Scheme("mxnet"), decisions, ()), reach, list(reach))
+    assert made.dynamic == ()
+    found = {n.name: n for n in made.symbol.nodes}
+    assert found["p_output_quantize"].attrs["max_calib_range"] == "1.000000"

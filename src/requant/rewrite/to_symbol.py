@@ -182,10 +182,20 @@ def _tensor(entry: Entry, tensors: Collection[str]) -> str:
     """The name, in the graph that was planned, of a tensor of the fused symbol."""
     node, _ = entry
     inner = node.subgraphs[0].entries[0] if node.subgraphs else entry
-    # A batch normalization folded into the convolution before it left its tensor under that one's name.
-    while entry_name(inner) not in tensors and _name(inner[0]) in ("BatchNorm", "Dropout", "_copy"):
+    while entry_name(inner) not in tensors and _vanishes(inner[0]):
         inner = inner[0].inputs[0]
     return entry_name(inner)
+
+
+def _vanishes(node: Node) -> bool:
+    """Whether a node that is not in the planned graph has the range of what it reads.
+
+    A batch normalization folded into the convolution before it left its tensor under that one's name. Padding with
+    zeros, folded into the convolution behind it, adds a value that every int8 form holds anyway.
+    """
+    if _name(node) == "Pad":
+        return node.attrs.get("mode") == "constant" and float(node.attrs.get("constant_value", 0)) == 0
+    return _name(node) in ("BatchNorm", "Dropout", "Flatten", "Reshape", "_copy")
 
 
 # -- sums ------------------------------------------------------------------------------------------------------------
