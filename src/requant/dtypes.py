@@ -55,12 +55,12 @@ def as_dtype(dtype: object, where: object | None = None) -> np.dtype:
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
     found: np.dtype | None
-    try:
-        found = np.dtype(dtype)  # type: ignore[call-overload]
-    except TypeError:
+    try:  # numpy reads any text as a description of a record: only names are let through
+        found = None if isinstance(dtype, str) and not dtype.isidentifier() else np.dtype(dtype)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
         found = None
     if found is None or found not in _CODE_OF:
-        raise DTypeError("not a type that MXNet has", where=where, got=dtype, expected=", ".join(_BY_NAME))
+        raise DTypeError("not a type that MXNet has", where=where, got=str(dtype)[:80], expected=", ".join(_BY_NAME))
     return found
 
 

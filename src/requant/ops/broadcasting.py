@@ -8,7 +8,7 @@ import numpy as np
 
 from requant.attrs import Attrs, Ints
 from requant.errors import AttributeValueError, ShapeError
-from requant.ops.emit import Emit, Value
+from requant.ops.emit import LARGEST, Emit, Value
 from requant.ops.registry import op
 from requant.ops.sizes import Size, expand_to, reshape_to, sizes
 
@@ -101,6 +101,7 @@ class RepeatAttrs(Attrs):
 def _repeated(g: Emit, data: Value, times: int, axis: int | None) -> Value:
     if times < 1:
         raise AttributeValueError("repeats must be 1 or more", where=g.node, got=times)
+    g.count(times, "repeats", LARGEST)
     data, axis = (g.reshape(data, [-1]), 0) if axis is None else (data, g.axis(data, axis))
     have = sizes(g, data)
     reps = [1] * (len(have) + 1)
@@ -131,6 +132,7 @@ def np_repeats(g: Emit, a: RepeatsAttrs, data: Value) -> Value:
     size = g.dims(data)[axis]
     if any(r < 0 for r in a.repeats) or (size is not None and size != len(a.repeats)):
         raise AttributeValueError("one count per element", where=g.node, got=a.repeats, expected=f"{size} numbers")
+    g.count(sum(a.repeats), "the sum of repeats")
     return g("Gather", data, np.repeat(np.arange(len(a.repeats), dtype=np.int64), a.repeats), axis=axis)
 
 

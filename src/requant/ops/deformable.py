@@ -79,6 +79,7 @@ def _regular(g: Emit, a: DeformableAttrs, offset: Value) -> Value:
     """Positions (1, K, 2, height, width) as (y, x) of the taps of an ordinary convolution."""
     stride, dilate = spatial(a.stride, 2, 1, "stride", g.node), spatial(a.dilate, 2, 1, "dilate", g.node)
     pad = spatial(a.pad, 2, 0, "pad", g.node)
+    g.count(product(a.kernel), "the kernel")
     taps = np.indices(a.kernel).reshape(2, -1) * np.array(dilate)[:, None]
     lines = [_axis_positions(g, g.size_of(offset, [2 + i]), taps[i], stride[i], -pad[i], 3 + i) for i in range(2)]
     shape = g.concat_sizes([1, product(a.kernel), 1, g.size_of(offset, [2]), g.size_of(offset, [3])])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,10 @@ from requant.errors import DTypeError, RequantError, ShapeError
 Value = ir.Value
 #: The ONNX operator set that lowerings are written for.
 OPSET = 20
+#: Elements of one tensor, less one: what MXNet's arrays can hold.
+LARGEST = 1 << 31
+#: Numbers that one constant made by a lowering may have.
+MOST_MADE = 1 << 24
 #: Initializers up to this many elements are shown to shape inference (shapes, axes, pads).
 _SMALL = 256
 
@@ -323,6 +328,28 @@ class Emit:
                 continue
             out.type = ir.serde.deserialize_type_proto_for_type(proto_found)
             out.shape = ir.serde.deserialize_type_proto_for_shape(proto_found)
+            self._check_size(out)
+
+    def _check_size(self, value: Value) -> None:
+        """Raise ShapeError for a tensor larger than MXNet could hold: attributes of a file are not to be trusted."""
+        dims = [d for d in value.shape or () if isinstance(d, int)]
+        if math.prod(dims) >= LARGEST:
+            raise ShapeError(
+                "the result would be too large",
+                where=self.node or None,
+                got=f"shape {value.shape}",
+                expected=f"less than {LARGEST} elements",
+            )
+
+    def count(self, number: int, what: str, limit: int = MOST_MADE) -> int:
+        """``number``, if so many numbers may be made while lowering.
+
+        Raises:
+            ShapeError: it is negative, or absurdly large.
+        """
+        if not 0 <= number <= limit:
+            raise ShapeError(f"{what} is absurd", where=self.node or None, got=number, expected=f"0 to {limit}")
+        return number
 
     # -- facts ---------------------------------------------------------------------------------------------------
 

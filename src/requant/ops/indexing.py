@@ -207,6 +207,7 @@ def one_hot(g: Emit, a: OneHotAttrs, indices: Value) -> Value:
     """``on_value`` at the index along a new last dimension of size ``depth``; indices out of range have none."""
     dtype = as_dtype(a.dtype, where=g.node)
     index = g.cast(indices, np.int64)
+    g.count(a.depth, "depth")
     hit = g("Equal", g.unsqueeze(index, [g.rank(index)]), np.arange(a.depth, dtype=np.int64))
     if (a.on_value, a.off_value) == (1.0, 0.0):
         return g.cast(hit, dtype)

@@ -280,6 +280,7 @@ def group_norm(g: Emit, a: GroupNormAttrs, data: Value, gamma: Value, beta: Valu
     per_group = size is None or size == a.num_groups
     scale, shift = gamma, beta
     if not per_group:
+        g.count(a.num_groups, "num_groups")
         scale = g.const(np.ones(a.num_groups), gamma)
         shift = g.const(np.zeros(a.num_groups), beta)
     out = g.in_float32("InstanceNormalization", grouped, scale, shift, epsilon=a.eps)

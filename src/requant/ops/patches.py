@@ -34,6 +34,7 @@ class Col2imAttrs(Attrs):
 def _selectors(g: Emit, kernel: Ints, channels: int, like: Value) -> Value:
     """Convolution weights (channels · K, 1, *kernel), of which the k-th of a channel picks its k-th window element."""
     count = product(kernel)
+    g.count(count * count * channels, "the number of window elements")
     one = np.eye(count, dtype=g.dtype(like)).reshape(count, 1, *kernel)
     return g.const(np.tile(one, (channels, 1, *[1] * len(kernel))))
 

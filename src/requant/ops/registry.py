@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from requant.attrs import Attrs
-from requant.errors import UnknownOperatorError, nearest
+from requant.errors import AttributeValueError, UnknownOperatorError, nearest
 
 #: A shape as far as it is known: 0 stands for an unknown dimension, None for an unknown rank (MXNet's convention).
 Shape = tuple[int, ...]
@@ -29,6 +29,8 @@ Shape = tuple[int, ...]
 ShapeRule = Callable[[Any, Mapping[str, Shape | None]], Mapping[str, Shape]]
 #: Input dtypes by input name -> the dtypes of inputs that are not the first known input's.
 TypeRule = Callable[[Any, Mapping[str, "np.dtype | None"]], Mapping[str, np.dtype]]
+#: Inputs, outputs or layers that an operator may have.
+MOST_ENDS = 1 << 14
 Names = tuple[str, ...] | Callable[[Any], tuple[str, ...]]
 
 
@@ -92,7 +94,17 @@ class OpDef:
 
     def parse(self, raw: Mapping[str, object], where: object | None = None) -> Attrs:
         """Read attributes (strings or Python values). Raises AttributeValueError."""
-        return self.attrs.parse(raw, where=where or self.name)
+        attrs = self.attrs.parse(raw, where=where or self.name)
+        for key in ("num_args", "num_outputs", "sections", "num_weights", "num_layers"):
+            count = getattr(attrs, key, None)
+            if isinstance(count, int) and count > MOST_ENDS:
+                raise AttributeValueError(
+                    f"attribute {key!r} is absurd",
+                    where=where or self.name,
+                    got=count,
+                    expected=f"at most {MOST_ENDS}",
+                )
+        return attrs
 
     def input_names(self, attrs: Any, count: int | None = None) -> tuple[str, ...]:
         """Input names for these attributes; for a variadic op ``count`` of them."""

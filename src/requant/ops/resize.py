@@ -50,6 +50,7 @@ def _uniform(size: int, out: int) -> tuple[int, int] | None:
 def _averaging(g: Emit, data: Value, axis: int, out: int, *, columns: bool) -> Value:
     """The matrix that averages along ``axis``: (out, size), or with a column for each window, (size, out)."""
     size = g.dims(data)[axis]
+    g.count(out * (size or 1), "the output size")
     if size is not None:
         start, end = _adaptive_windows(size, out)
         place = np.arange(size)

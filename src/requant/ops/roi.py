@@ -161,6 +161,7 @@ def psroi_pooling(g: Emit, a: PsroiPoolingAttrs, data: Value, rois: Value) -> Va
     small and exact enough for float32.
     """
     _check(g, data, rois)
+    g.count(a.output_dim * a.pooled_size**2, "the number of bins")
     groups, bins = a.group_size or a.pooled_size, a.pooled_size
     channels = a.output_dim * groups * groups
     if g.dims(data)[1] not in (channels, None):

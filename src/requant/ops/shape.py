@@ -230,6 +230,7 @@ def _matrix(g: Emit, data: Value, k: int) -> Value:
     """A square matrix with ``data`` (n,) on its k-th diagonal and zeros elsewhere."""
     n = g.dim(data, 0)
     side = n + abs(k)
+    g.count(side * side, "the matrix")
     steps = np.arange(n, dtype=np.int64)
     places = np.stack([steps - min(k, 0), steps + max(k, 0)], axis=1)
     zeros = g.const(np.zeros((side, side)), data)

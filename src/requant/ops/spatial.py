@@ -30,6 +30,7 @@ def _target(g: Emit, shape: Ints) -> tuple[int, int]:
 
 def _affine_grid(g: Emit, theta: Value, height: int, width: int) -> Value:
     """theta (N, 6), rows (x, y) of an affine map, to the grid (N, 2, height, width) of mapped places in [-1, 1]."""
+    g.count(height * width, "the target shape")
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
     if height == 1:
         y = np.full_like(y, -1.0)

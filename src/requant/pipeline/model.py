@@ -560,6 +560,8 @@ def parameters(path: str | os.PathLike[str], symbol: Symbol) -> dict[str, np.nda
         ParameterError: its names are structural (``features.0.weight``) and say nothing of this symbol.
     """
     found = read_params(path)
+    if not found:
+        return {}  # a network without parameters
     if not isinstance(found, dict):
         raise FormatError(
             "the file holds arrays without names",

@@ -14,7 +14,15 @@ import numpy as np
 
 from requant.attrs import Attrs, items
 from requant.dtypes import as_dtype, from_code
-from requant.errors import AttributeValueError, DTypeError, InputError, ShapeError, nearest
+from requant.errors import (
+    AttributeValueError,
+    DTypeError,
+    GraphError,
+    InputError,
+    RequantError,
+    ShapeError,
+    nearest,
+)
 from requant.ops.emit import Emit, NeedsShape, Value
 from requant.ops.registry import OpDef, Shape
 from requant.symbol.tree import Node, Symbol
@@ -50,11 +58,28 @@ def call_lowering(
     inputs: list[Value | None],
     subgraphs: tuple[Symbol, ...] = (),
 ) -> tuple[Value, ...]:
-    """Run an operator's lowering: inputs by name, or by position if it is variadic."""
+    """Run an operator's lowering: inputs by name, or by position if it is variadic.
+
+    Raises:
+        GraphError: the attributes and inputs make no sense together in a way that the operator does not name itself.
+        Others: as the lowering finds them.
+    """
     extra = {"subgraphs": subgraphs} if subgraphs else {}
-    if op.variadic is not None and not callable(op.inputs):
-        return as_tuple(op.lower(g, attrs, *inputs, **extra))
-    return as_tuple(op.lower(g, attrs, **dict(zip(names, inputs)), **extra))
+    try:
+        with np.errstate(all="ignore"):  # numbers among the attributes are cast as C casts them, without a word
+            if op.variadic is not None and not callable(op.inputs):
+                return as_tuple(op.lower(g, attrs, *inputs, **extra))
+            return as_tuple(op.lower(g, attrs, **dict(zip(names, inputs)), **extra))
+    except RequantError:
+        raise
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as fault:
+        shown = ", ".join("-" if v is None else f"{v.dtype} {v.shape}" for v in inputs)
+        raise GraphError(
+            f"{op.name} cannot be computed with these attributes and inputs",
+            where=f"node {g.node!r}" if g.node else None,
+            got=f"{attrs} on {shown}"[:300],
+            expected=f"{type(fault).__name__}: {fault}"[:200],
+        ) from fault
 
 
 def merge(a: Shape | None, b: Shape | None, where: object = None) -> Shape | None:
