@@ -250,7 +250,7 @@ class _Editor:
         bias = None if shape is None or not channels else _per_channel(shape, channels)
         activation = self._input_params(node, decision)
         if bias is not None and activation is not None and decision.bias is not None:
-            params = room_for_bias(node, params, activation, bias)
+            params = room_for_bias(weight, params, activation, bias)
         mean = mean_of(node, self.means) if decision.weight == 1 else None
         extra = None if mean is None else shift(node, weight, qmath.fake_quantize(weight, params), mean)
         if extra is not None and np.isfinite(extra).all():

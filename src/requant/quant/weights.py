@@ -51,7 +51,7 @@ def weight_params(node: ir.Node, weight: Array, index: int, *, per_channel: bool
         ) from fault
 
 
-def room_for_bias(node: ir.Node, params: QuantParams, activation: QuantParams, bias: Array) -> QuantParams:
+def room_for_bias(weight: Array, params: QuantParams, activation: QuantParams, bias: Array) -> QuantParams:
     """Weight parameters under which the bias fits into int32.
 
     A bias is stored in units of activation scale × weight scale. A channel with tiny weights (a dead one, mostly) and
@@ -59,7 +59,10 @@ def room_for_bias(node: ir.Node, params: QuantParams, activation: QuantParams, b
     of that shows: each weight is wrong by half its scale at most, so the output by K × 255 × scale / 2, which for
     K = 5000 products is 6e-4 of the bias, where one int8 step of the output is 4e-3 of it or more.
 
+    Where all weights are zero the scale is free, and is made as fine as the bias allows.
+
     Args:
+        weight: float.
         params: of the weight; per channel or per tensor.
         bias: float, shape (channels,) of the output.
     """
@@ -68,7 +71,10 @@ def room_for_bias(node: ir.Node, params: QuantParams, activation: QuantParams, b
         need = np.asarray(need.max(initial=0.0))
     elif need.size != params.scale.size:  # grouped ConvTranspose: one scale for the same channel of every group
         need = need.reshape(-1, params.scale.size).max(axis=0)
-    scale = np.maximum(params.scale.astype(np.float64), need).astype(np.float32)
+    other = tuple(i for i in range(weight.ndim) if i != params.axis) if params.axis is not None else None
+    dead = (np.abs(weight).max(axis=other, initial=0.0) == 0) & (need > 0)
+    own = np.where(dead, np.float64(qmath.SMALLEST_SCALE), params.scale.astype(np.float64))
+    scale = np.maximum(own, need).astype(np.float32)
     if np.array_equal(scale, params.scale):
         return params
     return QuantParams(scale, params.zero_point, params.dtype, params.axis, params.bounds)
