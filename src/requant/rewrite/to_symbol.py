@@ -180,11 +180,14 @@ def _by_point(
 
 def _tensor(entry: Entry, tensors: Collection[str]) -> str:
     """The name, in the graph that was planned, of a tensor of the fused symbol."""
-    node, _ = entry
-    inner = node.subgraphs[0].entries[0] if node.subgraphs else entry
-    while entry_name(inner) not in tensors and _vanishes(inner[0]):
-        inner = inner[0].inputs[0]
-    return entry_name(inner)
+    while True:
+        node, _ = entry
+        if node.subgraphs:
+            entry = node.subgraphs[0].entries[0]
+        elif entry_name(entry) not in tensors and _vanishes(node):
+            entry = node.inputs[0]
+        else:
+            return entry_name(entry)
 
 
 def _vanishes(node: Node) -> bool:
