@@ -21,8 +21,9 @@ from requant.engines.machine import usable_cores
 from requant.errors import CalibrationError
 from requant.formats.dataset import Batch, Dataset
 from requant.formats.images import METADATA_KEY, Preprocess
-from requant.passes.rewrite import forget_names
+from requant.pipeline.watch import Reduction, averaged, averaging, reducing, watching
 from requant.qmath import Range
+from requant.quant.bias import mean_axes
 from requant.quant.calibrator import NonFiniteActivation
 from requant.quant.calibrators import calibrator as calibrator_of
 from requant.quant.histogram import MinMax
@@ -88,7 +89,9 @@ def calibrate(
         raise CalibrationError("there is no calibration data", where=data.what, expected="at least one sample")
     tensors = tuple(dict.fromkeys((*plan.observed, *also)))
     made = CalibrationTable(tensors, calibrator, model=fingerprint(model), options=options)
-    observer = _Observer(model, tensors, made, engines.get(engine), policy, threads or usable_cores())
+    observer = _Observer(
+        model, tensors, made, engines.get(engine), policy, threads or usable_cores(), mean_axes(model, plan)
+    )
     size = observer.batch_size(data, batch)
     apart = int(len(data) * HELD_OUT) if calibrator == "auto" and len(data) >= 8 else 0
     done = 0
@@ -144,12 +147,16 @@ class _Observer:
         engine: Engine,
         policy: Policy,
         threads: int,
+        axes: Mapping[str, int],
     ) -> None:
         self.model, self.table, self.engine, self.policy, self.threads = model, table, engine, policy, threads
         inputs = {str(v.name) for v in model.graph.inputs}
         self.fed = [t for t in tensors if t in inputs]
         self.made = [t for t in tensors if t not in inputs]
         ends = calibrator_of(table.calibrator).needs is MinMax and policy == "error"
+        # Means of channels are for bias correction: of inputs by hand, of inner tensors inside the graph.
+        self.fed_axes = {t: a for t, a in axes.items() if t in self.fed}
+        self.axes = averaged(model, {t: a for t, a in axes.items() if t in self.made})
         self.reduction = reducing(model, self.made) if ends and self.made else None
         self.sessions: dict[tuple[tuple[int, ...], ...], Session] = {}
         self.values = {str(v.name): v for n in model.graph for v in n.outputs}
@@ -173,7 +180,8 @@ class _Observer:
     def _session(self, feeds: Batch) -> Session:
         key = tuple(a.shape for a in feeds.values())
         if key not in self.sessions:
-            watched = self.reduction.model if self.reduction else watching(self.model, self.made)
+            watched = self.reduction.model.clone() if self.reduction else watching(self.model, self.made)
+            averaging(watched, self.axes)
             self.sessions[key] = self.engine.load(watched, EngineOptions(), {n: a.shape for n, a in feeds.items()})
         return self.sessions[key]
 
@@ -204,18 +212,29 @@ class _Observer:
         cut = [a[:samples] if a.ndim and a.shape[0] > samples else a for a in outs]
         batch = {**dict(zip(self.made, cut)), **{t: feeds[t] for t in self.fed}}
         self.table.observe(batch, samples=samples, held_out=held_out, policy=self.policy, threads=self.threads)
+        self._average(feeds, cut[len(self.made) :])
 
-    def _observe_ends(self, feeds: Batch, samples: int, reduction: _Reduction) -> None:
+    def _average(self, feeds: Batch, means: Sequence[np.ndarray]) -> None:
+        found = dict(zip(self.axes, means))
+        for tensor, axis in self.fed_axes.items():
+            array = feeds[tensor]
+            over = tuple(a for a in range(1, array.ndim) if a != axis % array.ndim)
+            found[tensor] = array.mean(axis=over) if over else array
+        self.table.observe_means(found)
+
+    def _observe_ends(self, feeds: Batch, samples: int, reduction: Reduction) -> None:
         ends: dict[str, tuple[float, float]] = {t: (float(feeds[t].min()), float(feeds[t].max())) for t in self.fed}
         values = {t: feeds[t].size for t in self.fed}
         whole = self._padded(feeds, samples)  # filling up with a sample changes neither minimum nor maximum
-        made, sizes, finite = reduction.read(self._session(whole).run(whole))
+        outs = self._session(whole).run(whole)
+        made, sizes, finite = reduction.read(outs)
         share = samples / len(next(iter(whole.values())))
         try:
             if not finite:
                 raise NonFiniteEnds(self.made[0], float("nan"), float("nan"))
             counts = {t: max(1, round(n * share)) for t, n in sizes.items()}
             self.table.observe_ends({**ends, **made}, samples=samples, values={**values, **counts})
+            self._average(feeds, [a[:samples] for a in outs[len(reduction.outputs) :]])
         except NonFiniteEnds:
             # Look again, at the tensors themselves: the message must name the tensor and the sample.
             scratch = CalibrationTable(self.table, self.table.calibrator)
@@ -242,83 +261,14 @@ class _Observer:
         )
 
 
-def watching(model: ir.Model, tensors: Sequence[str]) -> ir.Model:
-    """The model with these tensors as its outputs, and nothing else."""
-    new = model.clone()
-    forget_names(new)
-    values = {str(v.name): v for n in new.graph for v in n.outputs}
-    new.graph.outputs.clear()
-    new.graph.outputs.extend(values[t] for t in tensors)
-    return new
-
-
-#: Operators that can make NaN of finite numbers. Without them NaN comes from Inf alone, which a maximum shows.
-_MAKES_NAN = frozenset(
-    {"Div", "Log", "Sqrt", "Pow", "Reciprocal", "Acos", "Asin", "Acosh", "Atanh", "Mod", "LayerNormalization"}
-    | {"InstanceNormalization", "GroupNormalization", "BatchNormalization", "LpNormalization", "Softmax", "LogSoftmax"}
-)
-_REDUCTIONS = ("ReduceMin", "ReduceMax", "ReduceSum", "Size")
-
-
-@dataclass(frozen=True)
-class _Reduction:
-    """A model whose outputs are the ends of tensors, and which output is what of which tensor."""
-
-    model: ir.Model
-    outputs: tuple[tuple[str, str], ...]
-
-    def read(self, outs: Sequence[np.ndarray]) -> tuple[dict[str, tuple[float, float]], dict[str, int], bool]:
-        """Ends and sizes by tensor, and whether all sums were finite."""
-        found: dict[str, dict[str, float]] = {}
-        for (tensor, kind), out in zip(self.outputs, outs):
-            found.setdefault(tensor, {})[kind] = float(out)
-        ends = {t: (f.get("ReduceMin", 0.0), f["ReduceMax"]) for t, f in found.items()}
-        # The minimum of what a Relu made is 0; where all of it is positive, the range still reaches down to 0.
-        sizes = {t: int(f["Size"]) for t, f in found.items()}
-        return ends, sizes, all(np.isfinite(f.get("ReduceSum", 0.0)) for f in found.values())
-
-
-def reducing(model: ir.Model, tensors: Sequence[str]) -> _Reduction:
-    """The model with the ends of tensors as outputs: maximum, size, minimum where it can be below zero, and the sum
-    where NaN could arise, since minimum and maximum may pass over a NaN and a sum cannot."""
-    new = watching(model, tensors)
-    watched = list(new.graph.outputs)
-    new.graph.outputs.clear()
-    checked = any(n.op_type in _MAKES_NAN for n in new.graph)
-    kept: list[tuple[str, str]] = []
-    for i, value in enumerate(watched):
-        for kind in _REDUCTIONS:
-            if (kind == "ReduceMin" and _is_rectified(value)) or (kind == "ReduceSum" and not checked):
-                continue
-            attributes = [] if kind == "Size" else [ir.AttrInt64("keepdims", 0)]
-            out = ir.Value(
-                name=f"requant.{kind}.{i}",
-                type=ir.TensorType(ir.DataType.INT64 if kind == "Size" else ir.DataType.FLOAT),
-                shape=ir.Shape([]),
-            )
-            new.graph.append(ir.Node("", kind, [value], attributes=attributes, outputs=[out], name=f"{out.name}.node"))
-            new.graph.outputs.append(out)
-            kept.append((tensors[i], kind))
-    return _Reduction(new, tuple(kept))
-
-
-def _is_rectified(value: ir.Value) -> bool:
-    """What made the value cuts off at zero."""
-    node = value.producer()
-    if node is None:
-        return False
-    if node.op_type in ("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool") and node.inputs[0] is not None:
-        return _is_rectified(node.inputs[0])
-    if node.op_type == "Clip":
-        low = node.inputs[1] if len(node.inputs) > 1 else None
-        return low is not None and low.const_value is not None and float(low.const_value.numpy()) == 0.0
-    return node.op_type == "Relu"
-
-
 def ranges(table: CalibrationTable, plan: Plan, calibrator: str | None = None) -> dict[str, Range]:
-    """The ranges that a plan needs, from a table.
+    """The ranges that a plan needs, from a table. A tensor without elements, which samples came to, has range 0 to 0.
 
     Raises:
         CalibrationError: a tensor was not observed.
     """
-    return table.ranges(plan.observed, calibrator, scheme=plan.scheme, threads=usable_cores())
+    entries = {t: table.entry(t) for t in plan.observed} if table.samples else {}
+    empty = [t for t, e in entries.items() if e.fixed is None and not e.statistic.count]
+    wanted = [t for t in plan.observed if t not in empty]
+    found = table.ranges(wanted, calibrator, scheme=plan.scheme, threads=usable_cores())
+    return {**found, **{t: Range(0.0, 0.0) for t in empty}}
