@@ -333,10 +333,29 @@ class _Planner:
         pools = {n for n in support if n.op_type not in JOINING and n.op_type != "Concat"}
         # A pooling that only feeds float still reads a quarter of the bytes.
         picked = {n for n in support if n in down and (n in up or n in pools)}
+        # A sum that float nodes read as well is a stream that everything after depends on: it stays precise.
+        while streams := {n for n in picked if n.op_type in JOINING and self._read_as_float(n, compute | picked)}:
+            picked -= streams
         # One scale for all branches of a concatenation is worth it only where the result is read as int8.
         able = compute | picked
         direct = flow.reached(self.nodes, able.__contains__, self._moves, forward=False)
         return {n for n in picked if n.op_type != "Concat" or n in direct}
+
+    def _read_as_float(self, node: ir.Node, int8: set[ir.Node]) -> bool:
+        """Some reader of a node, behind what is fused or only moves values, would not read int8."""
+        seen, stack = {node}, [node]
+        while stack:
+            current = stack.pop()
+            if any(out.is_graph_output() for out in current.outputs):
+                return True
+            for reader in flow.after(current):
+                if reader in int8 or reader in seen:
+                    continue
+                if reader in self.excluded or not self._carries(reader):
+                    return True
+                seen.add(reader)
+                stack.append(reader)
+        return False
 
     def _moves(self, node: ir.Node) -> bool:
         return node not in self.excluded and self.roles[node].kind == "through"
