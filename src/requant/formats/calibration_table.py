@@ -56,7 +56,7 @@ class StoredTable:
         model: fingerprint of the model it belongs to.
         calibrator, options: the calibrator that the ranges are meant for.
         samples, held_out_samples, skipped: how many samples were seen, kept apart, and left out.
-        tensors: by name, ``{"statistic": ..., "held_out": ...}`` (the second may be missing).
+        tensors: by name, ``{"statistic": ..., "held_out": ..., "mean": ...}`` (all but the first may be missing).
         metadata: what the maker noted (preprocessing, for instance).
     """
 
@@ -235,7 +235,7 @@ def _texts(mapping: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _parse_tensor(part: object, where: str) -> dict[str, StoredStatistic]:
-    if not isinstance(part, dict) or "statistic" not in part or set(part) - {"statistic", "held_out"}:
+    if not isinstance(part, dict) or "statistic" not in part or set(part) - {"statistic", "held_out", "mean"}:
         raise _fail("a tensor without a statistic", where, got=repr(part)[:80], expected="{'statistic': {...}}")
     return {role: _parse_statistic(value, f"{where}, {role}") for role, value in part.items()}
 

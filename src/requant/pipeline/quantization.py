@@ -234,7 +234,7 @@ def quantize(
     }
     if not check or judged is None:
         with _timed(seconds, "apply"):
-            int8 = apply(floating, made, ranges(filled, made, calibrator))
+            int8 = apply(floating, made, ranges(filled, made, calibrator), means=filled.means())
         _stamp(int8, metadata)
         return QuantizedModel(int8, plan=made, report=None, calibrator=calibrator, **known)
     search = _Search(floating, made, filled, engine, judged, batch, metric, goals, seconds)
@@ -394,7 +394,7 @@ class _Search:
 
     def _attempt(self, chosen: Plan, calibrator: str) -> _Attempt:
         with _timed(self.seconds, "apply"):
-            int8 = apply(self.floating, chosen, ranges(self.table, chosen, calibrator))
+            int8 = apply(self.floating, chosen, ranges(self.table, chosen, calibrator), means=self.table.means())
         with _timed(self.seconds, "verify"):
             found = verify.accuracy(self._pair(int8), self.judged, self.batch, self.metric)
         return _Attempt(int8, chosen, calibrator, found)

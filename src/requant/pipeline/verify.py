@@ -13,8 +13,8 @@ from requant import engines
 from requant.engines.base import EngineOptions, Session
 from requant.errors import QuantizationError
 from requant.formats.dataset import Batch, Dataset
-from requant.pipeline.calibrate import watching
 from requant.pipeline.timing import by_turns
+from requant.pipeline.watch import watching
 from requant.report import LayerError, Speed
 
 #: A user's own figure: given an iterator of (inputs, outputs) per batch, it returns a number; higher is better.

@@ -32,6 +32,7 @@ from requant.quant.calibrator import (
 )
 from requant.quant.calibrators import calibrator as calibrator_of
 from requant.quant.calibrators import make
+from requant.quant.channel_mean import ChannelMean
 from requant.quant.histogram import Histogram, MinMax
 from requant.scheme import Scheme
 
@@ -49,6 +50,7 @@ class Entry:
     statistic: Statistic
     held_out: Statistic | None = None
     fixed: Range | None = None
+    mean: ChannelMean | None = None
 
 
 class Observed(NamedTuple):
@@ -340,6 +342,23 @@ class CalibrationTable:
             merge(self._entries[name].statistic, part, name)
         self._count(samples, False, 0)
 
+    def observe_means(self, means: Mapping[str, Array]) -> None:
+        """Add channel means, for bias correction.
+
+        Args:
+            means: by tensor name, shape (samples, channels): the mean of each channel of each sample. Tensors that the
+                table does not have are ignored.
+        """
+        for name, rows in means.items():
+            entry = self._entries.get(name)
+            if entry is not None:
+                entry.mean = entry.mean or ChannelMean()
+                entry.mean.observe(rows)
+
+    def means(self) -> dict[str, Array]:
+        """The mean of each channel, by tensor name, where it is known: shape (channels,)."""
+        return {n: e.mean.mean for n, e in self._entries.items() if e.mean is not None and e.mean.count}
+
     def _count(self, samples: int, held_out: bool, skipped: int) -> None:
         if held_out:
             self.held_out_samples += samples
@@ -370,6 +389,9 @@ class CalibrationTable:
             if entry.held_out is not None:
                 mine.held_out = mine.held_out if mine.held_out is not None else type(entry.held_out)()
                 merge(mine.held_out, entry.held_out, name)
+            if entry.mean is not None:
+                mine.mean = mine.mean or ChannelMean()
+                mine.mean.merge(entry.mean)
         self.model = self.model or other.model
         self.samples += other.samples
         self.held_out_samples += other.held_out_samples
@@ -438,6 +460,8 @@ class CalibrationTable:
             tensors[name] = {"statistic": {"kind": entry.statistic.kind, **entry.statistic.state()}}
             if entry.held_out is not None:
                 tensors[name]["held_out"] = {"kind": entry.held_out.kind, **entry.held_out.state()}
+            if entry.mean is not None:
+                tensors[name]["mean"] = {"kind": entry.mean.kind, **entry.mean.state()}
         return stored.StoredTable(
             model=self.model,
             calibrator=self.calibrator,
@@ -470,6 +494,8 @@ class CalibrationTable:
                 )
             if "held_out" in parts:
                 entry.held_out = statistic_from_state(dict(parts["held_out"]), name)
+            if "mean" in parts:
+                entry.mean = ChannelMean.from_state(parts["mean"])
             out._entries[name] = entry
         return out
 
