@@ -156,14 +156,22 @@ def _without_nan(ops: Any, x: Any, mode: str) -> Any:
 
 
 def _chosen(ops: Any, x: Any, k: int, end: int, mode: str) -> Any:
-    """Indices (int32, ascending) of the k best along the last axis, the first ones of those that equal the k-th."""
+    """Indices (int32) of the k best along the last axis, the first ones of those that equal the k-th.
+
+    Equal elements come in order of their indices.
+    """
     best = ops.topk(x, np.int32(k), end, mode, "value", "i32", False).output(0)
     one, axis = np.array([1], np.int32), np.array([end], np.int32)
     worst = ops.slice(best, np.array([k - 1], np.int32), np.array([k], np.int32), one, axis)
     better = ops.greater(x, worst) if mode == "max" else ops.less(x, worst)
     equal = ops.equal(x, worst)
-    wanted = ops.subtract(np.int32(k), ops.reduce_sum(ops.convert(better, "i32"), axis, True))
-    first = ops.less_equal(ops.cumsum(ops.convert(equal, "i32"), np.int32(end)), wanted)
-    found = ops.non_zero(ops.logical_or(better, ops.logical_and(equal, first)), "i32")
-    index = ops.gather(found, np.int32(end), np.int32(0))
+    if all(d.is_static and d.get_length() == 1 for d in list(x.get_partial_shape())[:-1]):
+        parts = [ops.gather(ops.non_zero(flags, "i32"), np.int32(end), np.int32(0)) for flags in (better, equal)]
+        none, first = np.array([0], np.int32), np.array([k], np.int32)
+        index = ops.slice(ops.concat(parts, 0), none, first, one, none)
+    else:
+        wanted = ops.subtract(np.int32(k), ops.reduce_sum(ops.convert(better, "i32"), axis, True))
+        among_first = ops.less_equal(ops.cumsum(ops.convert(equal, "i32"), np.int32(end)), wanted)
+        found = ops.non_zero(ops.logical_or(better, ops.logical_and(equal, among_first)), "i32")
+        index = ops.gather(found, np.int32(end), np.int32(0))
     return ops.reshape(index, ops.shape_of(best, "i32"), False)
