@@ -28,8 +28,8 @@ def digest(array, keep):
 
 
 def record(name):
-    import mxnet as mx
     import gluoncv_networks
+    import mxnet as mx
     import numpy as np
     from gluoncv.model_zoo import get_model
 

@@ -30,7 +30,9 @@ def _lanczos(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(x) < 4, np.sinc(x) * np.sinc(x / 4), 0.0)
 
 
-def _kernel_table(size: int, target: int, taps: int, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> _Table:
+def _kernel_table(
+    size: int, target: int, taps: int, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> _Table:
     centre = (np.arange(target) + 0.5) * (size / target) - 0.5
     first = np.floor(centre).astype(np.int64) - taps // 2 + 1
     index = first[:, None] + np.arange(taps)

@@ -17,4 +17,6 @@ if __name__ == "__main__":
     arrays.update({"losses|" + n: o.asnumpy() for n, o in gluon_cases.losses(mx).items()})
     np.savez_compressed(os.path.join(data, "outputs.npz"), **arrays)
     with open(os.path.join(data, "names.json"), "w") as file:
-        json.dump({"layers": names, "vision": {n: gluon_cases.vision(mx, n) for n in gluon_cases.VISION}}, file, indent=1)
+        json.dump(
+            {"layers": names, "vision": {n: gluon_cases.vision(mx, n) for n in gluon_cases.VISION}}, file, indent=1
+        )

@@ -51,7 +51,9 @@ def test_losses(recorded: dict[str, np.ndarray]) -> None:
     same("losses", gluon_cases.losses(mx), recorded)
 
 
-@pytest.mark.parametrize("name", [n for n in gluon_cases.VISION if "152" not in n and "201" not in n and "169" not in n])
+@pytest.mark.parametrize(
+    "name", [n for n in gluon_cases.VISION if "152" not in n and "201" not in n and "169" not in n]
+)
 def test_networks_have_the_same_names(name: str) -> None:
     assert gluon_cases.vision(mx, name) == NAMES["vision"][name]
 

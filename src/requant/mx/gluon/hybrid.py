@@ -209,18 +209,15 @@ class HybridBlock(Block):
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Run on arrays, or compose with symbols."""
-        if isinstance(x, tree.Symbol):
+        first = x if isinstance(x, (NDArray, tree.Symbol)) else _first([x, *args])
+        if isinstance(first, tree.Symbol):
             return self._symbolic_call(x, *args, **kwargs)
+        if first is None:
+            raise InputError(
+                "an input must be an NDArray", where=self.name, got=type(x).__name__, next="mx.nd.array(x)"
+            )
         if self._active and not kwargs:
             return self._compiled_call((x, *args))
-        if not isinstance(x, NDArray):
-            first = _first([x, *args])
-            if first is None:
-                raise InputError(
-                    "an input must be an NDArray", where=self.name, got=type(x).__name__, next="mx.nd.array(x)"
-                )
-            if isinstance(first, tree.Symbol):
-                return self._symbolic_call(x, *args, **kwargs)
         try:
             parameters = {n: p.data() for n, p in self._reg_params.items()}
         except DeferredInitializationError:

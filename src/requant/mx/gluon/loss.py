@@ -99,9 +99,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._from_sigmoid = from_sigmoid
 
-    def hybrid_forward(
-        self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
-    ) -> Any:
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None) -> Any:
         label = _reshape_like(F, label, pred)
         if not self._from_sigmoid:
             if pos_weight is None:

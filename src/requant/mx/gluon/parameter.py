@@ -148,7 +148,7 @@ class Parameter:
             ParameterError: the shape is not known, and the parameter may not wait for it.
         """
         if self._data is not None and not force_reinit:
-            log.warning("parameter %s has a value already: force_reinit=True replaces it", self.name)
+            log.info("parameter %s has a value already: force_reinit=True replaces it", self.name)
             return
         self._data = None
         default = initializer.Uniform() if default_init is None else default_init
@@ -366,5 +366,3 @@ class _Fixed(initializer.Initializer):
 
     def _fill(self, arr: NDArray) -> None:
         arr[:] = self.value
-
-

@@ -156,9 +156,7 @@ class ParameterDict:
 
     # -- all of them -----------------------------------------------------------------------------------------------
 
-    def initialize(
-        self, init: Any = None, ctx: Any = None, verbose: bool = False, force_reinit: bool = False
-    ) -> None:
+    def initialize(self, init: Any = None, ctx: Any = None, verbose: bool = False, force_reinit: bool = False) -> None:
         """First values for all; each parameter's own initializer goes before ``init``."""
         from requant.mx import initializer
 
@@ -223,7 +221,9 @@ class ParameterDict:
         if not isinstance(found, dict):
             raise ParameterError("the arrays have no names", where=os.fspath(filename), got=f"{len(found)} arrays")
         values = {restore_prefix + n.removeprefix("arg:").removeprefix("aux:"): v for n, v in found.items()}
-        take(dict(self._params), values, os.fspath(filename), ctx, allow_missing, ignore_extra, cast_dtype, dtype_source)
+        take(
+            dict(self._params), values, os.fspath(filename), ctx, allow_missing, ignore_extra, cast_dtype, dtype_source
+        )
 
     def __repr__(self) -> str:
         head = self._prefix + " " if self._prefix else ""

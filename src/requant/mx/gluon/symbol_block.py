@@ -80,9 +80,7 @@ class SymbolBlock(HybridBlock):
             shape, _ = infer.declaration(node)
             more: dict[str, Any] = {"grad_req": "null"} if node.name in aux else {}
             if self._params.find(node.name) is None:
-                self._params.get(
-                    node.name, shape=shape, dtype=types[node.name], allow_deferred_init=True, **more
-                )
+                self._params.get(node.name, shape=shape, dtype=types[node.name], allow_deferred_init=True, **more)
 
     @staticmethod
     def _free(names: list[str]) -> list[str]:

@@ -49,9 +49,7 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
     bounds = [*(i * step for i in range(num_slice)), size]
     if not even_split:  # MXNet spreads the rest from the front
         bounds = [int(round(i * size / num_slice)) for i in range(num_slice)] + [size]
-    return [
-        data.slice_axis(axis=batch_axis, begin=a, end=b) for a, b in zip(bounds[:-1], bounds[1:])
-    ]
+    return [data.slice_axis(axis=batch_axis, begin=a, end=b) for a, b in zip(bounds[:-1], bounds[1:])]
 
 
 def split_and_load(

@@ -176,7 +176,8 @@ def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_ou
     if batch.ndim != 4 or batch.dtype != np.float32:
         raise InputError("expected (C, H, W) or (N, C, H, W) of float32", got=f"{src.shape} of {batch.dtype}")
     degrees = np.broadcast_to(
-        rotation_degrees._data if isinstance(rotation_degrees, NDArray) else np.float32(rotation_degrees), batch.shape[:1]
+        rotation_degrees._data if isinstance(rotation_degrees, NDArray) else np.float32(rotation_degrees),
+        batch.shape[:1],
     )
     made = np.stack([_rotated(p, float(d), zoom_in, zoom_out) for p, d in zip(batch, degrees)])
     return _wrap(made[0] if single else made)

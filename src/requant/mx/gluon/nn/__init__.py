@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from requant.mx.gluon.nn import basic_layers, conv_layers
 from requant.mx.gluon.block import Block, HybridBlock, SymbolBlock
-from requant.mx.gluon.nn.activations import ELU, GELU, PReLU, SELU, Activation, LeakyReLU, SiLU, Swish
+from requant.mx.gluon.nn import basic_layers, conv_layers
+from requant.mx.gluon.nn.activations import ELU, GELU, SELU, Activation, LeakyReLU, PReLU, SiLU, Swish
 from requant.mx.gluon.nn.basic import (
     Concatenate,
     Dense,

@@ -248,7 +248,9 @@ class HybridLambda(HybridBlock):
         elif callable(function):
             self._func, self._func_name = function, getattr(function, "__name__", repr(function))
         else:
-            raise InputError("not a function", where="HybridLambda", got=repr(function), expected="a callable or a name")
+            raise InputError(
+                "not a function", where="HybridLambda", got=repr(function), expected="a callable or a name"
+            )
 
     def hybrid_forward(self, F: Any, x: Any, *args: Any) -> Any:
         return self._func(F, x, *args)

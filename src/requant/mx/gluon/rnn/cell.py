@@ -176,9 +176,7 @@ class _Gated(HybridRecurrentCell):
         """One state (N, hidden_size)."""
         return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"}]
 
-    def _both(
-        self, F: Any, inputs: Any, state: Any, weights: Sequence[Any], name: str
-    ) -> tuple[Any, Any]:
+    def _both(self, F: Any, inputs: Any, state: Any, weights: Sequence[Any], name: str) -> tuple[Any, Any]:
         """The input's part and the state's part, (N, gates · hidden) each."""
         rows = self._gates * self._hidden_size
         i2h_weight, h2h_weight, i2h_bias, h2h_bias = weights
@@ -218,7 +216,12 @@ class LSTMCell(_Gated):
     _gates, _hint = 4, "lstm"
 
     def __init__(
-        self, hidden_size: int, *args: Any, activation: Any = "tanh", recurrent_activation: Any = "sigmoid", **kwargs: Any
+        self,
+        hidden_size: int,
+        *args: Any,
+        activation: Any = "tanh",
+        recurrent_activation: Any = "sigmoid",
+        **kwargs: Any,
     ) -> None:
         super().__init__(hidden_size, *args, **kwargs)
         self._activation, self._recurrent = activation, recurrent_activation

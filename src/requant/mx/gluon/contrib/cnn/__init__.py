@@ -22,6 +22,11 @@ class DeformableConvolution(HybridBlock):
 
     #: numbers that the inner convolution gives for every kernel point
     _per_point = 2
+    _offset_first = True
+    offset_weight: Any
+    offset_bias: Any
+    deformable_conv_weight: Any
+    deformable_conv_bias: Any
 
     def __init__(
         self,
@@ -60,28 +65,17 @@ class DeformableConvolution(HybridBlock):
         }  # fmt: skip
         inner = in_channels // groups if in_channels else 0
         get = self.params.get
-        self.offset_bias: Any
-        self.deformable_conv_bias: Any
         self.act: Any
+        offset = ("offset", offsets, offset_use_bias, offset_weight_initializer, offset_bias_initializer)
+        main = ("deformable_conv", channels, use_bias, weight_initializer, bias_initializer)
         with self.name_scope():
-            self.offset_weight = get(
-                "offset_weight", shape=(offsets, inner, *kernel), init=offset_weight_initializer,
-                allow_deferred_init=True,
-            )  # fmt: skip
-            self.offset_bias = (
-                get("offset_bias", shape=(offsets,), init=offset_bias_initializer, allow_deferred_init=True)
-                if offset_use_bias
-                else None
-            )
-            self.deformable_conv_weight = get(
-                "deformable_conv_weight", shape=(channels, inner, *kernel), init=weight_initializer,
-                allow_deferred_init=True,
-            )  # fmt: skip
-            self.deformable_conv_bias = (
-                get("deformable_conv_bias", shape=(channels,), init=bias_initializer, allow_deferred_init=True)
-                if use_bias
-                else None
-            )
+            # MXNet makes them in this order, which exported files show
+            for name, rows, biased, w_init, b_init in (offset, main) if self._offset_first else (main, offset):
+                shape = (rows, inner, *kernel)
+                weight = get(f"{name}_weight", shape=shape, init=w_init, allow_deferred_init=True)
+                setattr(self, f"{name}_weight", weight)
+                bias = get(f"{name}_bias", shape=(rows,), init=b_init, allow_deferred_init=True) if biased else None
+                setattr(self, f"{name}_bias", bias)
             self.act = Activation(activation, prefix=activation + "_") if activation else None
 
     def _alias(self) -> str:
@@ -103,15 +97,14 @@ class DeformableConvolution(HybridBlock):
         return out if self.act is None else self.act(out)
 
     def _deformed(self, F: Any, x: Any, offset: Any, weight: Any, more: dict[str, Any]) -> Any:
-        return F.contrib.DeformableConvolution(
-            data=x, offset=offset, weight=weight, **more, name="fwd", **self._kwargs
-        )
+        return F.contrib.DeformableConvolution(data=x, offset=offset, weight=weight, **more, name="fwd", **self._kwargs)
 
 
 class ModulatedDeformableConvolution(DeformableConvolution):
     """``DeformableConvolution`` that also weighs every sampling point (Zhu 2018)."""
 
     _per_point = 3
+    _offset_first = False
 
     def _alias(self) -> str:
         return "modulated_deformable_conv"

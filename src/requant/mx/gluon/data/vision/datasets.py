@@ -120,7 +120,9 @@ class CIFAR10(_Pairs):
         for name in self._files():
             raw = np.frombuffer(self._bytes(name), np.uint8)
             if raw.size % row:
-                raise FormatError("not a CIFAR file", where=name, got=f"{raw.size} bytes", expected=f"{row} per picture")
+                raise FormatError(
+                    "not a CIFAR file", where=name, got=f"{raw.size} bytes", expected=f"{row} per picture"
+                )
             rows.append(raw.reshape(-1, row))
         whole = np.concatenate(rows)
         pictures = whole[:, self._labels :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)

@@ -249,9 +249,7 @@ class RandomHue(_Jitter):
 class RandomColorJitter(_Jitter):
     """Brightness, contrast, saturation and hue in random order."""
 
-    def __init__(
-        self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0
-    ) -> None:
+    def __init__(self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0) -> None:
         kinds = (
             (augment.BrightnessJitterAug, brightness),
             (augment.ContrastJitterAug, contrast),

@@ -37,9 +37,7 @@ def maker(name: str, doc: str, build: Callable[..., Any]) -> Callable[..., Any]:
         build: makes it from ``classes`` and the like.
     """
 
-    def function(
-        pretrained: bool = False, ctx: Context | None = None, root: str | None = None, **kwargs: Any
-    ) -> Any:
+    def function(pretrained: bool = False, ctx: Context | None = None, root: str | None = None, **kwargs: Any) -> Any:
         net = build(**kwargs)
         if pretrained:
             net.load_parameters(get_model_file(name, root), ctx=ctx or cpu())

@@ -94,9 +94,7 @@ def _d(prefix: str) -> Any:
 
 
 def _e(prefix: str) -> Any:
-    return _block(
-        prefix, [(320, 1)], [(384, 1), "split"], [(448, 1), (384, 3, 1, 1), "split"], ["avg", (192, 1)]
-    )
+    return _block(prefix, [(320, 1)], [(384, 1), "split"], [(448, 1), (384, 3, 1, 1), "split"], ["avg", (192, 1)])
 
 
 class Inception3(Classifier):

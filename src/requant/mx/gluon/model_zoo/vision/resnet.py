@@ -36,9 +36,7 @@ class _V1(HybridBlock):
         self.body = self._body(channels, stride, in_channels)
         self.downsample: Any = None
         if downsample:
-            self.downsample = chain(
-                Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels), BatchNorm()
-            )
+            self.downsample = chain(Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels), BatchNorm())
 
     def _body(self, channels: int, stride: int, in_channels: int) -> Any:
         raise NotImplementedError
@@ -130,9 +128,7 @@ class BottleneckV2(_V2):
         )
 
 
-def _stage(
-    block: type[HybridBlock], layers: int, channels: int, stride: int, index: int, in_channels: int
-) -> Any:
+def _stage(block: type[HybridBlock], layers: int, channels: int, stride: int, index: int, in_channels: int) -> Any:
     made = HybridSequential(prefix=f"stage{index}_")
     make: Any = block
     with made.name_scope():
@@ -233,7 +229,9 @@ def get_resnet(version: int, num_layers: int, **kwargs: Any) -> Any:
         InputError: there is none.
     """
     if version not in (1, 2) or num_layers not in _SPEC:
-        raise InputError("no such ResNet", got=(version, num_layers), expected=f"version 1 or 2, depth of {list(_SPEC)}")
+        raise InputError(
+            "no such ResNet", got=(version, num_layers), expected=f"version 1 or 2, depth of {list(_SPEC)}"
+        )
     return maker(f"resnet{num_layers}_v{version}", "", _build(version, num_layers))(**kwargs)
 
 

@@ -1,0 +1,94 @@
+"""GluonCV's model zoo, its package unmodified, on requant: outputs within 1e-4 of MXNet 1.9.1.
+
+Needs ``gluoncv==0.10.5.post0`` beside requant; skips without it. The quick test runs a dozen networks, the slow one all.
+``python test_gluoncv.py`` runs all and writes ``docs/gluoncv.md``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import requant.mx as mx
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import gluoncv_compare  # noqa: E402
+
+QUICK = ["resnet18_v1", "resnet18_v2", "mobilenetv3_small", "squeezenet1.1", "se_resnet18_v1", "cifar_resnet20_v1", "shufflenet_v1", "hrnet_w18_small_v1_c", "yolo3_mobilenet0.25_voc", "simple_pose_resnet18_v1b", "center_net_resnet18_v1b_voc", "monodepth2_resnet18_kitti_mono_640x192"]
+
+needs_gluoncv = pytest.mark.skipif(importlib.util.find_spec("gluoncv") is None, reason="gluoncv is not installed")
+
+
+@pytest.fixture(autouse=True)
+def alias():  # type: ignore[no-untyped-def]
+    mx.install()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # GluonCV's own, of its age
+        yield
+
+
+@needs_gluoncv
+@pytest.mark.parametrize("name", [n for n in QUICK if "error" not in gluoncv_compare.FACTS.get(n, {"error": ""})])
+def test_network(name: str) -> None:
+    assert gluoncv_compare.run(name).status == "same"
+
+
+@needs_gluoncv
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(n for n, f in gluoncv_compare.FACTS.items() if "error" not in f))
+def test_every_network(name: str) -> None:
+    found = gluoncv_compare.run(name)
+    assert found.status == "same", found
+
+
+HEAD = """# GluonCV on requant
+
+`pip install requant gluoncv==0.10.5.post0`, and one line before the imports brings the model zoo back, its package
+unmodified:
+
+```python
+import requant.mx
+
+requant.mx.install()  # from here on, `import mxnet` means requant
+
+from gluoncv.model_zoo import get_model
+```
+
+Or run a script as it is: `requant exec script.py`. Where GluonCV uses names that numpy dropped in 1.24 (`np.float` in
+the anchors of R-CNN, `np.int` in HRNet), `install` gives numpy those names back in this process, and says so in the log;
+on Python 3.12 and newer it also provides `distutils.version`. No file is changed.
+
+Each network is built by GluonCV's own `get_model`, given seeded parameters, and run operator by operator (eager) and
+compiled (hybridized). The table says how far the outputs are from MXNet 1.9.1, relative to their largest magnitude;
+detections are compared as sets. *same* is within 1e-4. This file is written by `tests/gluoncv/test_gluoncv.py`.
+
+"""
+
+
+def write_document(path: Path, results: list[gluoncv_compare.Result]) -> None:
+    """The table of all networks."""
+    counts: dict[str, int] = {}
+    for r in results:
+        counts[r.status] = counts.get(r.status, 0) + 1
+    lines = [HEAD + ", ".join(f"{n} {s}" for s, n in sorted(counts.items(), key=lambda c: -c[1])) + ".", ""]
+    lines += ["| network | result | eager | hybridized | note |", "|---|---|---|---|---|"]
+    for r in results:
+        numbers = [f"{r.worst[m]:.0e}" if m in r.worst else "" for m in ("eager", "hybrid")]
+        note = r.note.replace("|", "/")[:160]
+        lines.append(f"| {r.name} | {r.status} | {numbers[0]} | {numbers[1]} | {note} |")
+    path.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    mx.install()
+    warnings.simplefilter("ignore")
+    from gluoncv.model_zoo import get_model_list
+
+    listed = sys.argv[1:] or list(get_model_list())
+    write_document(HERE.parents[1] / "docs" / "gluoncv.md", [gluoncv_compare.run(n) for n in listed])
