@@ -68,3 +68,5 @@ if __name__ == "__main__":
     np.savez_compressed(
         os.path.join(HERE, "digits.npz"), x=x[test], y=y[test].astype(np.uint8), calibration=x[train][:200]
     )
+    # As the network takes them: for the documents' commands.
+    np.savez_compressed(os.path.join(HERE, "calibration.npz"), data=scale(x[train][:200]))
