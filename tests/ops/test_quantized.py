@@ -166,6 +166,33 @@ def test_movers_of_mxnet_2(kind: str) -> None:
     assert out.dtype == q.dtype and (low[0], high[0]) == (0, 1)
 
 
+def test_layers_of_mxnet_2() -> None:
+    rng = np.random.default_rng(8)
+    a, b = ints(rng, "int8", 2, 3, 5), ints(rng, "uint8", 2, 4, 5)
+    spans = (one(-1.0), one(2.0), one(0.0), one(3.0))
+    exact = a.astype(np.int64) @ b.astype(np.int64).transpose(0, 2, 1)
+
+    def dot(**attrs: object) -> list[np.ndarray]:
+        attrs = {"quantized": True, "transpose_b": True, **attrs}
+        return eager.invoke(registry.get("_sg_onednn_batch_dot"), {k: str(v) for k, v in attrs.items()}, [a, b, *spans])
+
+    sums, _, high = dot()
+    np.testing.assert_array_equal(sums, exact)
+    np.testing.assert_allclose(high, (2 / 127) * (3 / 255) * INT32, rtol=1e-6)
+    real = exact * (2 / 127.5) * (3 / 255.5)
+    np.testing.assert_allclose(dot(enabled_float_output="float32")[0], real, rtol=1e-5)
+    q8 = dot(min_calib_range=-8.0, max_calib_range=8.0)[0]
+    np.testing.assert_array_equal(q8, np.clip(np.rint(real * (127.5 / 8)), -128, 127))
+    statistics = [np.ones(3, F), np.zeros(3, F), np.zeros(3, F), np.ones(3, F)]
+    attrs = {"eps": 1e-3, "min_calib_range": -2.0, "max_calib_range": 2.0}
+    plain = call("quantized_batch_norm", a, *statistics, *spans[:2], **attrs)[0]
+    np.testing.assert_array_equal(
+        call("quantized_batch_norm_relu", a, *statistics, *spans[:2], **attrs)[0], np.maximum(plain, 0)
+    )
+    assert registry.get("_contrib_quantized_npi_add").name == "_contrib_quantized_elemwise_add"
+    assert registry.get("_sg_onednn_batch_norm").name == "_contrib_BatchNormWithReLU"
+
+
 # -- graphs -----------------------------------------------------------------------------------------------------------
 
 

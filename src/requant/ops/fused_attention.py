@@ -1,4 +1,4 @@
-"""MXNet's fused self-attention, ``_sg_mkldnn_selfatt_qk`` and ``_sg_mkldnn_selfatt_valatt``: float and int8."""
+"""Fused products of activations, float and int8: self-attention of MXNet 1.9, ``batch_dot`` of 2.0."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from requant.ops import ranges
 from requant.ops.attention import AttentionAttrs, mix_heads, scores, selfatt_qk, selfatt_valatt, split_heads
 from requant.ops.emit import Emit, Value
 from requant.ops.identity import root_of_size
+from requant.ops.matrix import DotAttrs, batch_dot
 from requant.ops.nested import Nested
 from requant.ops.quantized_linear import accumulator_range
 from requant.ops.ranges import FLOAT32, INT8, UINT8, Range, Triple
@@ -69,7 +70,7 @@ def _value(x: object) -> Value:
 
 def _finish(
     g: Emit,
-    a: FusedAttentionAttrs,
+    a: FusedAttentionAttrs | FusedBatchDotAttrs,
     sums: Callable[[], Value],
     real: Callable[[], Value],
     unit: Value,
@@ -183,4 +184,83 @@ def fused_selfatt_valatt(
         unit,
         accumulator_range(g, kind, of_attention, of),
         ranges.known(g, of, of_attention),
+    )
+
+
+@dataclass(frozen=True)
+class FusedBatchDotAttrs(Attrs):
+    transpose_a: bool = False
+    transpose_b: bool = False
+    quantized: bool = False
+    min_calib_range: float | None = None
+    max_calib_range: float | None = None
+    enabled_float_output: str | None = None
+
+    @property
+    def float_output(self) -> bool:
+        return self.enabled_float_output is not None
+
+
+def _dot_names(a: FusedBatchDotAttrs) -> tuple[str, ...]:
+    return ("lhs", "rhs", "min_lhs", "max_lhs", "min_rhs", "max_rhs") if a.quantized else ("lhs", "rhs")
+
+
+def _dot_outputs(a: FusedBatchDotAttrs) -> tuple[str, ...]:
+    return ("output", "min_output", "max_output") if a.quantized and not a.float_output else ("output",)
+
+
+def _dot_types(a: FusedBatchDotAttrs, types: Mapping[str, np.dtype | None]) -> dict[str, np.dtype]:
+    return ranges.int8_types(a, types) if a.quantized else dict.fromkeys(types, FLOAT32)
+
+
+@op(
+    "_sg_onednn_batch_dot",
+    "_sg_mkldnn_batch_dot",
+    inputs=_dot_names,
+    outputs=_dot_outputs,
+    named_outputs=True,
+    param_shapes=ranges.range_rule,
+    param_types=_dot_types,
+)
+def fused_batch_dot(
+    g: Emit,
+    a: FusedBatchDotAttrs,
+    lhs: Value,
+    rhs: Value,
+    min_lhs: Value | None = None,
+    max_lhs: Value | None = None,
+    min_rhs: Value | None = None,
+    max_rhs: Value | None = None,
+    subgraphs: Sequence[Nested] = (),
+) -> Value | Triple:
+    """Matrix products over the last two axes (MXNet 2.0).
+
+    Quantized: int8 or uint8 matrices to float32, or to int8 of a calibrated range, or to int32 sums with their range.
+    """
+    plain = DotAttrs(a.transpose_a, a.transpose_b)
+    if not a.quantized:
+        return _value(batch_dot(g, plain, lhs, rhs))
+    if min_lhs is None or max_lhs is None or min_rhs is None or max_rhs is None:
+        raise GraphError("a quantized node needs the ranges of its data", where=g.node, expected="min_lhs ... max_rhs")
+    pairs = {lhs: (min_lhs, max_lhs), rhs: (min_rhs, max_rhs)}
+    kinds = [ranges.expect(g, x, n, INT8, UINT8) for x, n in ((lhs, "lhs"), (rhs, "rhs"))]
+    left, right = (min_lhs, max_lhs), (min_rhs, max_rhs)
+    with g.folding():
+        unit = g("Mul", ranges.multiplier(g, kinds[0], *left), ranges.multiplier(g, kinds[1], *right))
+        step = g("Mul", ranges.step(g, kinds[0], *left, "R7"), ranges.step(g, kinds[1], *right, "R7"))
+        reach = g("Mul", step, ranges.INT32_LEVELS)
+        sums_range = g("Neg", reach), reach
+
+    def turned(x: Value, turn: bool) -> Value:
+        rank = g.rank(x)
+        return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2]) if turn else x
+
+    return _finish(
+        g,
+        a,
+        lambda: g("MatMulInteger", turned(lhs, a.transpose_a), turned(rhs, a.transpose_b)),
+        lambda: _value(batch_dot(g, plain, *(ranges.real(g, x, *pair) for x, pair in pairs.items()))),
+        unit,
+        sums_range,
+        ranges.known(g, left, right),
     )

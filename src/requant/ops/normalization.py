@@ -159,6 +159,7 @@ def batch_norm(
 @op(
     "_contrib_BatchNormWithReLU",
     "_npx_batch_norm_with_relu",
+    "_sg_onednn_batch_norm",
     inputs=("data", *_STATS),
     outputs=_bn_outputs,
     named_outputs=True,

@@ -92,6 +92,8 @@ def _two_shapes(a: Attrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape
 @op(
     "_contrib_quantized_elemwise_add",
     "_npx_quantized_elemwise_add",
+    "_contrib_quantized_npi_add",
+    "_npx_quantized_npi_add",
     inputs=_TWO,
     outputs=OUTPUTS,
     named_outputs=True,
@@ -271,3 +273,31 @@ def quantized_batch_norm(
         shift = g("Mul", shift, g("Div", np.float32(127.5), reach))
         weight, shift = g.per_channel(weight, rank, axis), g.per_channel(shift, rank, axis)
     return ranges.saturated(g, g("Add", g("Mul", x, weight), shift), INT8), low, high
+
+
+@op(
+    "_contrib_quantized_batch_norm_relu",
+    inputs=("data", "gamma", "beta", "moving_mean", "moving_var", "min_data", "max_data"),
+    outputs=OUTPUTS,
+    named_outputs=True,
+    aux=("moving_mean", "moving_var"),
+    param_shapes=_bn_shapes,
+    param_types=_bn_types,
+    default_init={"moving_mean": '["zero", {}]', "moving_var": '["one", {}]'},
+)
+def quantized_batch_norm_relu(
+    g: Emit,
+    a: BatchNormAttrs,
+    data: Value,
+    gamma: Value,
+    beta: Value,
+    moving_mean: Value,
+    moving_var: Value,
+    min_data: Value,
+    max_data: Value,
+) -> Triple:
+    """Batch normalization of int8 or uint8 data and ReLU (MXNet 2.0), to int8 of the calibrated range."""
+    q, low, high = quantized_batch_norm(g, a, data, gamma, beta, moving_mean, moving_var, min_data, max_data)
+    if not ranges.known(g, (min_data, max_data)):
+        return relu(g, NoAttrs(), q), low, high
+    return ranges.integers(g, relu(g, NoAttrs(), ranges.real(g, q, low, high)), INT8, low, high), low, high
