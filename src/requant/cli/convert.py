@@ -79,11 +79,14 @@ def verify(source: Model, written: Model) -> list[dict[str, Any]]:
     """
     spec.check(written.onnx, where=written.source)
     batches = [1, 3] if any(s.shape and isinstance(s.shape[0], str) for s in written.inputs) else [1]
+    int8 = any(n.op_type == "QuantizeLinear" for n in written.onnx.graph)
     rows = []
     for batch in batches:
         feeds = random_feeds(source, any_shapes(source, batch))
-        wanted = source.compile().run(feeds)
+        wanted = None if int8 else source.compile().run(feeds)
         for engine in (n for n in names() if get(n).available().ok):
+            if wanted is None or int8:  # engines round ties of int8 layers differently: each is its own reference
+                wanted = source.compile(engine).run(feeds)
             worst = max((difference(a, b) for a, b in zip(written.compile(engine).run(feeds), wanted)), default=0.0)
             if not worst <= TOLERANCE:
                 raise VerificationError(
