@@ -28,8 +28,10 @@ def _float_data(a: Attrs, types: Mapping[str, np.dtype | None]) -> dict[str, np.
     return dict.fromkeys(types, FLOAT32)
 
 
-def _one_range(a: Attrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape]:
-    return ranges.range_shapes(shapes)
+def _alike(a: Attrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape]:
+    """Data has the shape of the first output."""
+    data = shapes["data"] or shapes["output"]
+    return {**({} if data is None else {"data": data}), **ranges.range_shapes(shapes)}
 
 
 def extremes(g: Emit, data: Value) -> Range:
@@ -48,7 +50,7 @@ class QuantizeAttrs(Attrs):
     "_npx_contrib_quantize",
     inputs=("data", "min_range", "max_range"),
     outputs=("output", "min", "max"),
-    param_shapes=_one_range,
+    param_shapes=_alike,
     param_types=_float_data,
 )
 def quantize(g: Emit, a: QuantizeAttrs, data: Value, min_range: Value, max_range: Value) -> Triple:
@@ -81,6 +83,7 @@ class QuantizeV2Attrs(Attrs):
     "_npx_contrib_quantize_v2",
     inputs=("data",),
     outputs=("output", "min", "max"),
+    param_shapes=_alike,
     param_types=_float_data,
 )
 def quantize_v2(g: Emit, a: QuantizeV2Attrs, data: Value) -> Triple:
@@ -129,7 +132,7 @@ def _dequantize_types(a: Attrs, types: Mapping[str, np.dtype | None]) -> dict[st
     "_contrib_dequantize",
     "_npx_contrib_dequantize",
     inputs=("data", "min_range", "max_range"),
-    param_shapes=_one_range,
+    param_shapes=_alike,
     param_types=_dequantize_types,
 )
 def dequantize(g: Emit, a: DequantizeAttrs, data: Value, min_range: Value, max_range: Value) -> Value:
@@ -154,7 +157,7 @@ def _requantize_types(a: Attrs, types: Mapping[str, np.dtype | None]) -> dict[st
     "_npx_requantize",
     inputs=("data", "min_range", "max_range"),
     outputs=("output", "min", "max"),
-    param_shapes=_one_range,
+    param_shapes=_alike,
     param_types=_requantize_types,
 )
 def requantize(g: Emit, a: RequantizeAttrs, data: Value, min_range: Value, max_range: Value) -> Triple:
@@ -201,6 +204,7 @@ class QuantizeAsymAttrs(Attrs):
     inputs=("data",),
     outputs=("output", "scale", "shift"),
     named_outputs=True,
+    param_shapes=_alike,
     param_types=_float_data,
 )
 def quantize_asym(g: Emit, a: QuantizeAsymAttrs, data: Value) -> Triple:
