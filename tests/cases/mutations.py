@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import sys
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +16,6 @@ from requant.formats.params import params_bytes
 from requant.ops import registry
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "goldens"))
-
-import case as goldens  # noqa: E402
-
 DIGITS = HERE.parent / "digits"
 Graph = dict[str, Any]
 Params = dict[str, np.ndarray]
@@ -40,7 +35,25 @@ VALUES = [
 INTS = ["-1", "0", "1", "2", "3", "4", "5", "7", "-2", "-7", "16", "100", "1000", "65536", "99999999", "2147483647"]
 INTS += ["2147483648", "-2147483649", "1000000000000", "9223372036854775807", "9223372036854775808", "None"]
 FLOATS = ["-1", "0", "1", "0.5", "-0.5", "2", "1e-30", "1e18", "1e38", "1e300", "nan", "inf", "-inf", "3", "100"]
-JUNK = [None, True, -1, 0, 1, 2.5, 10**30, "", "x", [], [0], [[0, 0]], [[0, 0, 0]], {}, {"a": 1}, [[99, 0, 0]], "9" * 300]
+JUNK = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2.5,
+    10**30,
+    "",
+    "x",
+    [],
+    [0],
+    [[0, 0]],
+    [[0, 0, 0]],
+    {},
+    {"a": 1},
+    [[99, 0, 0]],
+    "9" * 300,
+]
 
 
 def digits() -> tuple[Graph, Params]:
@@ -150,7 +163,9 @@ def _heads(rng: random.Random, graph: Graph, params: Params) -> None:
 
 def _names(rng: random.Random, graph: Graph, params: Params) -> None:
     nodes = graph["nodes"]
-    rng.choice(nodes)["name"] = rng.choice([rng.choice(nodes)["name"], "", "a b=c", "é\n", "x" * 3000, "N", "in0", "end"])
+    rng.choice(nodes)["name"] = rng.choice(
+        [rng.choice(nodes)["name"], "", "a b=c", "é\n", "x" * 3000, "N", "in0", "end"]
+    )
 
 
 def _declared(rng: random.Random, graph: Graph, params: Params) -> None:
@@ -202,7 +217,9 @@ def _param(rng: random.Random, graph: Graph, params: Params) -> None:
     elif what == 6:
         params[name] = array.T
     elif what == 7:
-        params[rng.choice(["arg:", "aux:", "", "0.", "arg:arg:"]) + name.split(":")[-1] + rng.choice(["", "x"])] = params.pop(name)
+        params[rng.choice(["arg:", "aux:", "", "0.", "arg:arg:"]) + name.split(":")[-1] + rng.choice(["", "x"])] = (
+            params.pop(name)
+        )
     else:
         params[name] = np.concatenate([array, array]) if array.ndim else array
 
@@ -268,7 +285,7 @@ def write(seed: int, folder: Path, cases: list[Any] | None = None) -> tuple[str,
         origin = "digits"
     said = _mutate(rng, graph, params, rng.choice([1, 1, 1, 2, 2, 3, 6]))
     symbol = dump(graph)
-    raw = params_bytes({n: p for n, p in params.items()}, version=3)
+    raw = params_bytes(params, version=3)
     if rng.random() < 0.05:
         symbol, said = _damage(rng, symbol), said + ", symbol bytes"
     if rng.random() < 0.07:

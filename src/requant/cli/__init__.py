@@ -71,10 +71,18 @@ def main() -> None:
     """Entry point. Errors that teach go to stderr as text, without a traceback; the exit status is 1."""
     try:
         group(prog_name="requant")
-    except (RequantError, FileNotFoundError, PermissionError, IsADirectoryError) as fault:
-        text = str(fault) if isinstance(fault, RequantError) else f"{fault.filename}: {fault.strerror}"
-        click.echo(f"requant: {text}", err=True)
-        sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except (RequantError, OSError, MemoryError) as fault:
+        click.echo(f"requant: {_say(fault)}", err=True)
+        sys.exit(1)
+
+
+def _say(fault: Exception) -> str:
+    if isinstance(fault, RequantError):
+        return str(fault)
+    if isinstance(fault, MemoryError):
+        return f"there is not enough memory for this\n  got:      {fault}\n  next:     make batch or shape smaller"
+    filename = getattr(fault, "filename", None)
+    return f"{filename}: {getattr(fault, 'strerror', fault)}" if filename is not None else str(fault)

@@ -28,6 +28,10 @@ else:  # ParamType takes no parameter at run time in click 8.1 to 8.3
     _ShapeBase = _NumbersBase = _SizeBase = click.ParamType
 
 
+#: Pixels along a side that images are resized to, at most.
+MAX_SIDE = 16384
+
+
 class ShapeType(_ShapeBase):
     """``data=1,3,224,224``; ``?`` or ``N`` leaves a dimension open. Without a name it means the only input."""
 
@@ -40,9 +44,13 @@ class ShapeType(_ShapeBase):
             return value
         name, _, dims = str(value).rpartition("=")
         parts = [d.strip() for d in dims.strip("()[] ").split(",") if d.strip()]
-        if not all((p.isdigit() and int(p) > 0) or p in ("?", "N", "n") for p in parts):
+        if not dims.strip() or not all(_is_size(p) or p in ("?", "N", "n") for p in parts):
             self.fail(f"{value!r} is not a shape: write data=1,3,224,224, with ? for an open dimension", param, ctx)
         return name, tuple(int(p) if p.isdigit() else None for p in parts)
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 12 and int(text) > 0
 
 
 class NumbersType(_NumbersBase):
@@ -68,8 +76,10 @@ class SizeType(_SizeBase):
         if isinstance(value, tuple):
             return value
         parts = str(value).lower().replace(",", "x").split("x")
-        if len(parts) > 2 or not all(p.isdigit() and int(p) > 0 for p in parts):
-            self.fail(f"{value!r} is not a size: write 224, or 480x640 (height x width)", param, ctx)
+        if len(parts) > 2 or not all(_is_size(p) and int(p) <= MAX_SIDE for p in parts):
+            self.fail(
+                f"{value!r} is not a size: write 224, or 480x640 (height x width); {MAX_SIDE} at most", param, ctx
+            )
         return int(parts[0]), int(parts[-1])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,9 @@ from requant.pipeline import Model
 )
 @image_options
 @engine_option
-@click.option("--top", type=int, default=5, show_default=True, help="Show this many best classes of each row.")
+@click.option(
+    "--top", type=click.IntRange(1), default=5, show_default=True, help="Show this many best classes of each row."
+)
 @click.option("--labels", metavar="FILE", help="Class names, one a line.")
 @click.option("-o", "--output", metavar="FILE.npz", help="Save all outputs.")
 @json_option
@@ -66,6 +68,7 @@ def command(
       requant run net --input cat.jpg --divide 255 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
       requant run bert.onnx --input input_ids=ids.npy --input attention_mask=mask.npy -o out.npz
     """
+    names = _lines(labels) if labels else None
     loaded = open_model(model, params, epoch, shapes)
     feeds, note = gather(loaded, inputs, image)
     start = time.perf_counter()
@@ -79,7 +82,6 @@ def command(
     if output:
         arrays: dict[str, Any] = dict(named)
         np.savez(output, **arrays)
-    names = existing(labels).read_text().splitlines() if labels else None
     if as_json:
         show.as_json(
             {
@@ -97,10 +99,20 @@ def command(
     if note:
         out.print(f"Images: {note}")
     out.print(f"{engine}: first run with compilation {1e3 * first:.1f} ms, second run {1e3 * again:.2f} ms")
+    for name, array in feeds.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            out.print(f"[bold]Beware:[/] input {name} holds NaN or infinity")
     for name, array in named.items():
         _show(name, array, top, names)
     if output:
         out.print(f"Saved {', '.join(named)} to {output}")
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return existing(path).read_text(encoding="utf-8").splitlines()
+    except (UnicodeDecodeError, IsADirectoryError) as fault:
+        raise FormatError("not a list of names", where=path, got=str(fault), expected="text, one name a line") from None
 
 
 def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], str]:
@@ -114,9 +126,7 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
     note = ""
     prepare: Preprocess | None = None
     for text in inputs:
-        name, _, path = text.rpartition("=")
-        if name and name not in names and Path(text).exists():
-            name, path = "", text  # a file name with a = in it
+        name, path = _named(text, names)
         file = existing(path)
         if file.suffix == ".npz":
             found.update({n: [a] for n, a in _npz(file).items()})
@@ -139,6 +149,17 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
                 "the images differ in size", where=name, got=sorted(shapes), next="give --size, such as --size 224"
             )
     return {n: a[0] if len(a) == 1 else np.concatenate(a) for n, a in found.items()}, note
+
+
+def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
+    """``NAME=FILE`` as (name, file); a file name may have a = in it."""
+    for name in names:
+        if text.startswith(f"{name}="):
+            return name, text[len(name) + 1 :]
+    if Path(text).exists() or "=" not in text:
+        return "", text
+    name, _, path = text.partition("=")
+    return name, path
 
 
 def _npy(file: Path) -> np.ndarray:

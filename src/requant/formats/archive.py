@@ -24,6 +24,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, Literal, cast
 
 from requant.errors import FormatError, nearest
+from requant.formats.sniff import recognize
 
 _TAR_NAMES = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
 _MAX_MEMBERS = 10_000
@@ -374,6 +375,23 @@ def locate(
             expected="a symbol JSON, a prefix, an .onnx file, a folder or a .tar.gz",
             next=f"give the symbol first, and params={str(target)!r}",
         )
-    if target.suffix == ".json" or _looks_like_symbol(target):
+    if _looks_like_symbol(target):
         return _from_symbol(target, chosen, epoch)
-    return _from_prefix(target, chosen, epoch)
+    if target.suffix == ".json":
+        return ModelFiles("mxnet", target, chosen)  # the reader says what is wrong with it
+    with contextlib.suppress(_MissingFile):
+        return _from_prefix(target, chosen, epoch)
+    raise _no_model(target)
+
+
+def _no_model(path: Path) -> FormatError:
+    with open(path, "rb") as file:
+        start = file.read(64)
+    what, advice = recognize(start) or ("", None)
+    return FormatError(
+        "this is not a model" + (f" but {what}" if what else ""),
+        where=path,
+        got=repr(start[:16]) if start else "an empty file",
+        expected="a symbol JSON, a prefix, an .onnx file, a folder or a .tar.gz",
+        next=advice,
+    )

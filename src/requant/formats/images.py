@@ -140,7 +140,7 @@ def read_image(path: str | os.PathLike[str] | BinaryIO, color: str = "rgb", wher
         FileNotFoundError: there is no such file. FormatError: it is not an image, is truncated, or is absurdly large.
     """
     pil = _pillow()
-    from PIL import ImageOps, UnidentifiedImageError
+    from PIL import ImageOps
 
     try:
         with pil.open(path) as image:
@@ -150,8 +150,10 @@ def read_image(path: str | os.PathLike[str] | BinaryIO, color: str = "rgb", wher
                 )
             turned = ImageOps.exif_transpose(image) or image
             pixels = np.asarray(turned.convert("L" if color == "gray" else "RGB"))
-    except (UnidentifiedImageError, pil.DecompressionBombError, SyntaxError, OSError) as fault:
-        if isinstance(fault, FileNotFoundError):
+    except FormatError:
+        raise
+    except Exception as fault:  # Pillow's decoders each raise types of their own
+        if isinstance(fault, (FileNotFoundError, PermissionError)):
             raise
         raise FormatError("not an image that can be decoded", where=where or path, got=str(fault)) from fault
     return pixels[..., None] if pixels.ndim == 2 else pixels

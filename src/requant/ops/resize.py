@@ -71,9 +71,10 @@ def adaptive_avg_pooling(g: Emit, a: AdaptiveAvgPoolingAttrs, data: Value) -> Va
     _check_4d(g, data)
     if len(a.output_size) > 2 or any(s < 1 for s in a.output_size):
         raise AttributeValueError(
-            "output_size", where=g.node, got=a.output_size, expected="one or two positive numbers"
+            "output_size is no size", where=g.node, got=a.output_size, expected="one or two positive numbers"
         )
     height, width = a.output_size * 2 if len(a.output_size) == 1 else a.output_size or (1, 1)
+    g.count(height * width, "output_size")
     if (height, width) == (1, 1):
         return g.in_float32("GlobalAveragePool", data)
     _, _, h, w = g.dims(data)
