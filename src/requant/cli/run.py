@@ -154,8 +154,9 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
 def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
     """``NAME=FILE`` as (name, file); a file name may have a = in it."""
     for name in names:
-        if text.startswith(f"{name}="):
-            return name, text[len(name) + 1 :]
+        rest = text.removeprefix(f"{name}=")
+        if rest != text and (Path(rest).exists() or not Path(text).exists()):
+            return name, rest
     if Path(text).exists() or "=" not in text:
         return "", text
     name, _, path = text.partition("=")

@@ -1,0 +1,189 @@
+"""What users type by mistake, and files that are not what they seem: every message says where, what and what next."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from requant import cli
+
+DIGITS = Path(__file__).resolve().parents[1] / "digits"
+Say = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Run a command in a folder with the digits model: (exit status, what it said on stderr and stdout)."""
+    for name in ("digits-symbol.json", "digits-0000.params", "seven.png"):
+        shutil.copy(DIGITS / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.argv", ["requant", *words])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        code = stop.value.code
+        return (code if isinstance(code, int) else 0), said.err + said.out
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["inspect"], 2, ["MODEL", "--help"]),
+        (["inspect", "digits", "--shape", "data="], 2, ["data=1,3,224,224"]),
+        (["inspect", "digits", "--shape", "data=²,3"], 2, ["data=1,3,224,224"]),
+        (["inspect", "digits", "--shape", "data=" + "9" * 5000], 2, ["not a shape"]),
+        (["inspect", "digits", "--shape", "data=1,1,999999999,999999999"], 1, ["too large", "conv0"]),
+        (["inspect", "digits", "--shape", "data=1,3,8,8"], 1, ["conv0_weight", "(16, 1, 3, 3)", "(16, 3, 3, 3)"]),
+        (["inspect", "digits", "--shape", "label=1,2"], 1, ["label", "data"]),
+        (["inspect", "digits", "--epoch", "7"], 1, ["epoch 7", "epochs 0"]),
+        (["inspect", "digits", "--params", "none.params"], 1, ["none.params", "digits-0000.params"]),
+        (["inspect", "digits", "--params", "seven.png"], 1, ["seven.png", "0x112"]),
+        (["inspect", "digits", "--params", "digits-symbol.json"], 1, ["JSON"]),
+        (["inspect", "digits-0000.params"], 1, ["parameters, not a model"]),
+        (["inspect", "seven.png"], 1, ["not a model", "PNG"]),
+        (["inspect", "digist"], 1, ["did you mean 'digits"]),
+        (["run", "digits"], 2, ["--input"]),
+        (["run", "digits", "--input", "foo=seven.png", "--size", "8"], 1, ["foo", "data"]),
+        (["run", "digits", "--input", "seven.png", "--size", "0"], 2, ["write 224"]),
+        (["run", "digits", "--input", "seven.png", "--size", "100000000"], 2, ["at most"]),
+        (["run", "digits", "--input", "seven.png", "--size", "8", "--top", "-3"], 2, ["--top"]),
+        (["run", "digits", "--input", "seven.png", "--size", "8", "--mean", "1,2"], 1, ["mean", "1"]),
+        (["run", "digits", "--input", "seven.png", "--size", "8", "--mean", "a"], 2, ["0.485,0.456,0.406"]),
+        (["run", "digits", "--input", "seven.png", "--size", "8", "--std", "0"], 1, ["std"]),
+        (["run", "digits", "--input", "seven.png", "--size", "8", "--ratio", "0"], 1, ["ratio"]),
+        (["run", "digits", "--input", "seven.png", "--size", "8", "--labels", "seven.png"], 1, ["one name a line"]),
+        (["run", "digits", "--input", "seven.png", "--size", "8", "--labels", "."], 1, ["one name a line"]),
+        (["run", "digits", "--input", "seven.png", "--size", "8", "-o", "no/x.npz"], 1, ["no/x.npz"]),
+        (["run", "digits", "--input", "seven.png", "--engine", "cuda"], 2, ["openvino", "onnxruntime"]),
+        (["run", "digits", "--input", "."], 1, ["not an array"]),
+        (["convert", "digits"], 2, ["--output"]),
+        (["convert", "digits", "-o", "no/x.onnx"], 1, ["does not exist", "mkdir"]),
+        (["convert", "digits", "-o", "."], 1, ["folder"]),
+        (["convert", "digits", "-o", ""], 1, ["net.onnx"]),
+        (["convert", "digits", "-o", "digits-symbol.json"], 1, ["prefix"]),
+        (["convert", "digits", "-o", "x.onnx", "--shape", "data=1,1,8"], 1, ["rank 3", "rank 4"]),
+        (["bench", "digits", "--batch", "0"], 2, ["--batch"]),
+        (["bench", "digits", "--shape", "data=1,1,8,8", "--batch", "999999999999"], 1, ["memory"]),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_misuse(say: Say, words: list[str], status: int, said: list[str]) -> None:
+    code, text = say(*words)
+    assert code == status
+    for part in said:
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.json", b"", "not a symbol JSON"),
+        ("a.json", b'{"a": 1}', "unknown key"),
+        ("a.json", b"[1, 2]", "not a symbol JSON"),
+        ("a.json", b"<html>", "download"),
+        ("a.json", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        ("a.json", b"\xff\xfe{\x00", "not a symbol JSON"),
+        ("a.onnx", b"", "a.onnx"),
+        ("a.onnx", b"hello", "a.onnx"),
+        ("a.onnx", b'{"nodes": []}', "a.onnx"),
+        ("a.tar.gz", b"\x1f\x8b\x08\x00", "a.tar.gz"),
+        ("a.tar.gz", b"no archive", "a.tar.gz"),
+        ("a.bin", b"\x00" * 100, "not a model"),
+        ("a", b"", "not a model"),
+    ],
+)
+def test_files_that_are_no_models(say: Say, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    code, text = say("inspect", name)
+    assert code == 1
+    assert said in text
+    assert name in text
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0" + b"\0" * 50, b"GIF89a"])
+def test_images_that_are_none(say: Say, tmp_path: Path, content: bytes) -> None:
+    whole = (DIGITS / "seven.png").read_bytes()
+    for bad in (content, whole[: len(whole) // 2], whole[:20] + b"\xff" * 8 + whole[28:]):
+        (tmp_path / "x.png").write_bytes(bad)
+        code, text = say("run", "digits", "--input", "x.png", "--size", "8")
+        assert code == 1
+        assert "x.png" in text
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.zeros((1, 1, 8, 8)), "float32"),
+        (np.zeros((1, 1, 8, 8), np.uint8), "float32"),
+        (np.zeros((8, 8), np.float32), "data"),
+        (np.zeros((1, 3, 8, 8), np.float32), "conv0"),
+        (np.array("text"), "data"),
+        (np.zeros((0, 1, 8, 8), np.float32), ""),
+    ],
+)
+def test_arrays_that_do_not_fit(say: Say, tmp_path: Path, array: np.ndarray, said: str) -> None:
+    np.save(tmp_path / "x.npy", array)
+    code, text = say("run", "digits", "--input", "x.npy")
+    assert code == 1
+    assert said in text
+
+
+def test_an_array_file_that_would_run_code_is_refused(say: Say, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    code, text = say("run", "digits", "--input", "x.npy")
+    assert (code, "allow_pickle=False" in text) == (1, True)
+
+
+def test_nan_is_told(say: Say, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.full((1, 1, 8, 8), np.nan, np.float32))
+    code, text = say("run", "digits", "--input", "x.npy")
+    assert code == 0
+    assert "data holds NaN" in text
+
+
+@pytest.mark.parametrize("folder", ["sp ace=1", "größe", "data=x", "[a]"])
+def test_file_names_of_every_kind(say: Say, tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir()
+    image, out = f"{folder}/a=b é.png", f"{folder}/x y.onnx"
+    shutil.copy(DIGITS / "seven.png", tmp_path / image)
+    for given in (image, f"data={image}"):
+        code, text = say("run", "digits", "--input", given, "--size", "8", "--divide", "16", "--json")
+        assert code == 0, text
+    assert say("convert", "digits", "--shape", "data=1,1,8,8", "-o", out)[0] == 0
+    assert say("inspect", out)[0] == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the administrator may read everything")
+def test_a_file_that_may_not_be_read(say: Say, tmp_path: Path) -> None:
+    (tmp_path / "digits-0000.params").chmod(0)
+    code, text = say("inspect", "digits")
+    (tmp_path / "digits-0000.params").chmod(stat.S_IRUSR | stat.S_IWUSR)
+    assert code == 1
+    assert "digits-0000.params" in text
+
+
+def test_what_was_cut_is_shown(say: Say) -> None:
+    code, text = say("inspect", "digits")
+    assert (code, "Cut: softmax_label" in text) == (0, True)
+
+
+def test_verbose_says_what_was_cut() -> None:
+    """In a process of its own: the log is set up once."""
+    import subprocess
+
+    words = [sys.executable, "-c", "from requant.cli import main; main()", "-v", "inspect", str(DIGITS / "digits")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "cut softmax_label: softmax (SoftmaxOutput)" in done.stderr
