@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import onnx_ir as ir
@@ -54,7 +56,7 @@ def as_dtype(dtype: object, where: object | None = None) -> np.dtype:
         return MX_CODES[0]
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
-    found: np.dtype | None
+    found: np.dtype[Any] | None
     try:  # numpy reads any text as a description of a record: only names are let through
         found = None if isinstance(dtype, str) and not dtype.isidentifier() else np.dtype(dtype)  # type: ignore[call-overload]
     except (TypeError, ValueError):
