@@ -63,7 +63,7 @@ def as_dtype(dtype: object, where: object | None = None) -> np.dtype:
         found = None
     if found is None or found not in _CODE_OF:
         raise DTypeError("not a type that MXNet has", where=where, got=str(dtype)[:80], expected=", ".join(_BY_NAME))
-    return found
+    return np.dtype(found)
 
 
 def to_onnx(dtype: object) -> ir.DataType:
