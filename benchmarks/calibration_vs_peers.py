@@ -144,7 +144,7 @@ def main() -> None:
         seconds = np.array([r[name]["seconds"] for r in rounds])
         memory = max(r[name]["memory"] for r in rounds) / 2**20
         print(
-            f"  {name:24s} {np.median(seconds):7.2f} s   {np.median(seconds / base):5.2f} x float {memory:6.0f} MiB more"
+            f"  {name:24s} {np.median(seconds):7.2f} s {np.median(seconds / base):5.2f} x float {memory:6.0f} MiB more"
         )
     for name, found in peers.items():
         print(

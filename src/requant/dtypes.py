@@ -63,7 +63,8 @@ def as_dtype(dtype: object, where: object | None = None) -> np.dtype:
         found = None
     if found is None or found not in _CODE_OF:
         raise DTypeError("not a type that MXNet has", where=where, got=str(dtype)[:80], expected=", ".join(_BY_NAME))
-    return np.dtype(found)
+    known: np.dtype[Any] = found
+    return known
 
 
 def to_onnx(dtype: object) -> ir.DataType:
