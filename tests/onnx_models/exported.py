@@ -39,7 +39,7 @@ def model(
 
 
 def detector(opset: int = 12) -> onnx.ModelProto:
-    """PaddlePaddle's style: parameters in Constant nodes, hard-swish written out, batch and sizes open as -1."""
+    """PaddlePaddle's style: parameters in Constant nodes, hard-swish written out, a batch of -1, sizes of ?."""
     kernel = numpy_helper.to_array(weight("w0", 8, 3, 3, 3))
     depth = numpy_helper.to_array(weight("w1", 8, 1, 3, 3))
     nodes = [
@@ -62,7 +62,7 @@ def detector(opset: int = 12) -> onnx.ModelProto:
         helper.make_node("ConvTranspose", ["c2", "up"], ["y"], strides=[2, 2], name="Up.0"),
         helper.make_node("Sigmoid", ["y"], ["map"], name="Sigmoid.0"),
     ]
-    return model(nodes, [("x", 1, [-1, 3, -1, -1])], [("map", 1, [-1, 1, -1, -1])], opset=opset)
+    return model(nodes, [("x", 1, [-1, 3, "?", "?"])], [("map", 1, [-1, 1, "?", "?"])], opset=opset)
 
 
 def recognizer() -> onnx.ModelProto:

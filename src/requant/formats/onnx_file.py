@@ -317,7 +317,8 @@ def read(path: str | os.PathLike[str], shapes: Mapping[str, Sequence[int | str |
     """Read an ONNX model.
 
     Shapes, data lengths and names are checked; operators are not. External data is mapped from its file: the model
-    does not need the file's name any more afterwards. Dimensions below zero, as some exporters write them, are open.
+    does not need the file's name any more afterwards. Dimensions of -1 or ``?``, as some exporters write them, are
+    open.
 
     Args:
         path: the file.
@@ -349,17 +350,25 @@ def read(path: str | os.PathLike[str], shapes: Mapping[str, Sequence[int | str |
             "the ONNX model cannot be understood", where=where, got=str(fault).splitlines()[0][:200], next=_ADVICE
         ) from fault
     _internalize(model)
-    _open_negative(model)
+    _open_unknown(model)
     _fix_shapes(model, shapes or {}, where)
     return model
 
 
-def _open_negative(model: ir.Model) -> None:
-    """Make dimensions of -1 open ones."""
+#: What exporters call a dimension of which they know nothing. As a name it would mean one size wherever it stands.
+_NO_NAMES = frozenset({"?", "", "-1", "None", "unk__"})
+
+
+def _open_unknown(model: ir.Model) -> None:
+    """Make dimensions below zero, and those whose name says that nothing is known of them, open ones."""
+
+    def unknown(dim: int | ir.SymbolicDim) -> bool:
+        return dim < 0 if isinstance(dim, int) else dim.value in _NO_NAMES
+
     for graph in model.graphs():
         for value in (*graph.inputs, *graph.outputs, *(v for node in graph for v in node.outputs)):
-            if value.shape is not None and any(isinstance(d, int) and d < 0 for d in value.shape):
-                value.shape = ir.Shape([None if isinstance(d, int) and d < 0 else d for d in value.shape])
+            if value.shape is not None and any(unknown(d) for d in value.shape):
+                value.shape = ir.Shape([None if unknown(d) else d for d in value.shape])
 
 
 def _fix_shapes(model: ir.Model, shapes: Mapping[str, Sequence[int | str | None]], where: str) -> None:

@@ -97,19 +97,24 @@ def averaging(model: ir.Model, axes: Mapping[str, int]) -> ir.Model:
         assert value.shape is not None
         over = [a for a in range(1, value.shape.rank()) if a != axis % value.shape.rank()]
         name = f"requant.mean.{i}"
-        axes_value = ir.Value(
-            name=f"{name}.axes",
-            type=ir.TensorType(ir.DataType.INT64),
-            shape=ir.Shape([len(over)]),
-            const_value=ir.Tensor(np.array(over, np.int64), name=f"{name}.axes"),
-        )
-        model.graph.initializers[f"{name}.axes"] = axes_value
         out = ir.Value(name=name, type=ir.TensorType(ir.DataType.FLOAT))
-        # Without axes to reduce the node must hand its input on, not reduce all of it.
-        attributes = [ir.AttrInt64("keepdims", 0), ir.AttrInt64("noop_with_empty_axes", 1)]
-        model.graph.append(
-            ir.Node("", "ReduceMean", [value, axes_value], attributes=attributes, outputs=[out], name=f"{name}.node")
-        )
+        inputs, attributes = [value], [ir.AttrInt64("keepdims", 0)]
+        if (model.opset_imports.get("") or 0) < 18:
+            attributes.append(ir.AttrInt64s("axes", over))
+        elif over:
+            axes_value = ir.Value(
+                name=f"{name}.axes",
+                type=ir.TensorType(ir.DataType.INT64),
+                shape=ir.Shape([len(over)]),
+                const_value=ir.Tensor(np.array(over, np.int64), name=f"{name}.axes"),
+            )
+            model.graph.initializers[f"{name}.axes"] = axes_value
+            inputs.append(axes_value)
+        if not over:  # without axes it would reduce all of its input
+            op, attributes = "Identity", []
+        else:
+            op = "ReduceMean"
+        model.graph.append(ir.Node("", op, inputs, attributes=attributes, outputs=[out], name=f"{name}.node"))
         model.graph.outputs.append(out)
     return model
 
