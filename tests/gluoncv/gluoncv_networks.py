@@ -6,8 +6,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "zoo"))
 
-import numpy as np
-import seeded
+import numpy as np  # noqa: E402
+import seeded  # noqa: E402
 
 ACTIONS = ("kinetics", "ucf101", "hmdb51", "sthsthv2")
 VOLUMES = ("c3d_", "p3d_", "r2plus1d_", "i3d_", "slowfast_")
@@ -94,7 +94,7 @@ def value(short, shape, dtype):
 
 def inputs(name, shapes_):
     """Seeded inputs."""
-    return [seeded.image("gluoncv %s %d" % (name, i), s) for i, s in enumerate(shapes_)]
+    return [seeded.image(f"gluoncv {name} {i}", s) for i, s in enumerate(shapes_)]
 
 
 def flat(outputs):

@@ -1,14 +1,18 @@
 """GluonCV's model zoo, its package unmodified, on requant: outputs within 1e-4 of MXNet 1.9.1.
 
-Needs ``gluoncv==0.10.5.post0`` beside requant; skips without it. The quick test runs a dozen networks, the slow one all.
-``python test_gluoncv.py`` runs all and writes ``docs/gluoncv.md``.
+Needs ``gluoncv==0.10.5.post0`` beside requant; skips without it. The quick test runs a dozen networks, the slow one
+all.
+``python test_gluoncv.py`` runs those that have no result yet and writes ``docs/gluoncv.md``.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import warnings
+from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -20,7 +24,20 @@ sys.path.insert(0, str(HERE))
 
 import gluoncv_compare  # noqa: E402
 
-QUICK = ["resnet18_v1", "resnet18_v2", "mobilenetv3_small", "squeezenet1.1", "se_resnet18_v1", "cifar_resnet20_v1", "shufflenet_v1", "hrnet_w18_small_v1_c", "yolo3_mobilenet0.25_voc", "simple_pose_resnet18_v1b", "center_net_resnet18_v1b_voc", "monodepth2_resnet18_kitti_mono_640x192"]
+QUICK = [
+    "resnet18_v1",
+    "resnet18_v2",
+    "mobilenetv3_small",
+    "squeezenet1.1",
+    "se_resnet18_v1",
+    "cifar_resnet20_v1",
+    "shufflenet_v1",
+    "hrnet_w18_small_v1_c",
+    "yolo3_mobilenet0.25_voc",
+    "simple_pose_resnet18_v1b",
+    "center_net_resnet18_v1b_voc",
+    "monodepth2_resnet18_kitti_mono_640x192",
+]
 
 needs_gluoncv = pytest.mark.skipif(importlib.util.find_spec("gluoncv") is None, reason="gluoncv is not installed")
 
@@ -61,8 +78,8 @@ from gluoncv.model_zoo import get_model
 ```
 
 Or run a script as it is: `requant exec script.py`. Where GluonCV uses names that numpy dropped in 1.24 (`np.float` in
-the anchors of R-CNN, `np.int` in HRNet), `install` gives numpy those names back in this process, and says so in the log;
-on Python 3.12 and newer it also provides `distutils.version`. No file is changed.
+the anchors of R-CNN, `np.int` in HRNet), `install` gives numpy those names back in this process, and says so in the
+log; on Python 3.12 and newer it also provides `distutils.version`. No file is changed.
 
 Each network is built by GluonCV's own `get_model`, given seeded parameters, and run operator by operator (eager) and
 compiled (hybridized). The table says how far the outputs are from MXNet 1.9.1, relative to their largest magnitude;
@@ -71,24 +88,35 @@ detections are compared as sets. *same* is within 1e-4. This file is written by 
 """
 
 
-def write_document(path: Path, results: list[gluoncv_compare.Result]) -> None:
-    """The table of all networks."""
-    counts: dict[str, int] = {}
-    for r in results:
-        counts[r.status] = counts.get(r.status, 0) + 1
-    lines = [HEAD + ", ".join(f"{n} {s}" for s, n in sorted(counts.items(), key=lambda c: -c[1])) + ".", ""]
+def write_document(path: Path, names: list[str], results: dict[str, gluoncv_compare.Result]) -> None:
+    """The table of all networks; those that were not run yet say so."""
+    rows = [results.get(n, gluoncv_compare.Result(n, "not run")) for n in names]
+    counts = Counter(r.status for r in rows).most_common()
+    lines = [HEAD + f"{len(rows)} networks: " + ", ".join(f"{count} {status}" for status, count in counts) + ".", ""]
     lines += ["| network | result | eager | hybridized | note |", "|---|---|---|---|---|"]
-    for r in results:
-        numbers = [f"{r.worst[m]:.0e}" if m in r.worst else "" for m in ("eager", "hybrid")]
+    for r in rows:
+        eager, hybrid = (f"{r.worst[m]:.0e}" if m in r.worst else "" for m in ("eager", "hybrid"))
         note = r.note.replace("|", "/")[:160]
-        lines.append(f"| {r.name} | {r.status} | {numbers[0]} | {numbers[1]} | {note} |")
+        lines.append(f"| {r.name} | {r.status} | {eager} | {hybrid} | {note} |")
     path.write_text("\n".join(lines) + "\n")
 
 
-if __name__ == "__main__":
+def main(words: list[str]) -> None:
+    """Run these networks, or all that have no result, keep what came of them, and write the document."""
     mx.install()
     warnings.simplefilter("ignore")
     from gluoncv.model_zoo import get_model_list
 
-    listed = sys.argv[1:] or list(get_model_list())
-    write_document(HERE.parents[1] / "docs" / "gluoncv.md", [gluoncv_compare.run(n) for n in listed])
+    store = HERE / "data" / "results.json"
+    known = json.loads(store.read_text()) if store.exists() else {}
+    listed = list(get_model_list())
+    for name in words or [n for n in listed if n not in known]:
+        known[name] = asdict(gluoncv_compare.run(name))
+        print(known[name], flush=True)
+        store.write_text("{\n" + ",\n".join(f'"{n}": {json.dumps(known[n])}' for n in sorted(known)) + "\n}\n")
+    results = {n: gluoncv_compare.Result(**r) for n, r in known.items()}
+    write_document(HERE.parents[1] / "docs" / "gluoncv.md", listed, results)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -89,7 +89,8 @@ def resize(image: np.ndarray, width: int, height: int, method: int = LINEAR) -> 
     if method == NEAREST:
         rows = np.minimum((np.arange(height) * (high / height)).astype(np.int64), high - 1)
         columns = np.minimum((np.arange(width) * (wide / width)).astype(np.int64), wide - 1)
-        return image[rows][:, columns]
+        nearest: np.ndarray = image[rows][:, columns]
+        return nearest
     if method == AREA and (width > wide or height > high):
         method = LINEAR
     made = image.astype(np.float32)

@@ -24,8 +24,6 @@ _SHORT = {
     "viz": "visualization",
     "kv": "kvstore",
     "opt": "optimizer",
-    "np": "numpy",
-    "npx": "numpy_extension",
 }
 _MODULES = {
     "alias",

@@ -33,8 +33,6 @@ _RENAMED = {
     "viz": "visualization",
     "kv": "kvstore",
     "opt": "optimizer",
-    "np": "numpy",
-    "npx": "numpy_extension",
 }
 #: Names that numpy dropped in 1.24 and that packages of MXNet's time still use: GluonCV does in a few places.
 _NUMPY_NAMES = {"float": float, "int": int, "object": object, "bool": bool, "complex": complex, "str": str}

@@ -1,4 +1,4 @@
-"""``mx.lr_scheduler``: the base class of learning-rate schedules, for scripts that import it; requant does not train."""
+"""``mx.lr_scheduler``: the base class of learning-rate schedules, for scripts that import it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ def run_custom(op_type: str, inputs: Sequence[NDArray], arguments: dict[str, Any
     """
     if op_type not in _registered:
         raise InputError("no custom operator of that name", got=op_type, next=nearest(op_type, _registered))
-    prop = _registered[op_type](**{k: str(v) for k, v in arguments.items()})
+    made_by: Any = _registered[op_type]
+    prop = made_by(**{k: str(v) for k, v in arguments.items()})
     names, aux = prop.list_arguments(), prop.list_auxiliary_states()
     if len(inputs) != len(names) + len(aux):
         raise InputError("another number of inputs", where=op_type, got=len(inputs), expected=[*names, *aux])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from requant.errors import UnsupportedError
 
@@ -10,7 +10,7 @@ from requant.errors import UnsupportedError
 class Optimizer:
     """Base of optimizers, so that scripts can derive their own. Raises UnsupportedError when one is made."""
 
-    opt_registry: dict[str, type] = {}
+    opt_registry: ClassVar[dict[str, type]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise UnsupportedError("requant runs and quantizes trained models; it has no optimizers")

@@ -8,9 +8,44 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "zoo"))
 
-import seeded
+import seeded  # noqa: E402
 
-VISION = ["alexnet", "densenet121", "densenet161", "densenet169", "densenet201", "inceptionv3", "mobilenet0.25", "mobilenet0.5", "mobilenet0.75", "mobilenet1.0", "mobilenetv2_0.25", "mobilenetv2_0.5", "mobilenetv2_0.75", "mobilenetv2_1.0", "resnet101_v1", "resnet101_v2", "resnet152_v1", "resnet152_v2", "resnet18_v1", "resnet18_v2", "resnet34_v1", "resnet34_v2", "resnet50_v1", "resnet50_v2", "squeezenet1.0", "squeezenet1.1", "vgg11", "vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19", "vgg19_bn"]
+VISION = [
+    "alexnet",
+    "densenet121",
+    "densenet161",
+    "densenet169",
+    "densenet201",
+    "inceptionv3",
+    "mobilenet0.25",
+    "mobilenet0.5",
+    "mobilenet0.75",
+    "mobilenet1.0",
+    "mobilenetv2_0.25",
+    "mobilenetv2_0.5",
+    "mobilenetv2_0.75",
+    "mobilenetv2_1.0",
+    "resnet101_v1",
+    "resnet101_v2",
+    "resnet152_v1",
+    "resnet152_v2",
+    "resnet18_v1",
+    "resnet18_v2",
+    "resnet34_v1",
+    "resnet34_v2",
+    "resnet50_v1",
+    "resnet50_v2",
+    "squeezenet1.0",
+    "squeezenet1.1",
+    "vgg11",
+    "vgg11_bn",
+    "vgg13",
+    "vgg13_bn",
+    "vgg16",
+    "vgg16_bn",
+    "vgg19",
+    "vgg19_bn",
+]
 
 
 def array(mx, name, shape):
@@ -63,8 +98,8 @@ def cells(mx):
         fill(mx, cell)
         for what, lengths in (("", None), ("masked ", mx.nd.array([6, 4]))):
             out, states = cell.unroll(6, x, layout="NTC", merge_outputs=True, valid_length=lengths)
-            found["%s %soutput" % (name, what)] = out
-            found["%s %sstate" % (name, what)] = states[0]
+            found[f"{name} {what}output"] = out
+            found[f"{name} {what}state"] = states[0]
     layers = {
         "LSTM": lambda: rnn.LSTM(5, 2, bidirectional=True, layout="NTC"),
         "GRU": lambda: rnn.GRU(5, 2),
@@ -92,7 +127,7 @@ def losses(mx):
     some, positive = array(mx, "third", (4, 5)), mx.nd.abs(array(mx, "positive", (4, 5)))
     classes, weight = mx.nd.array([0, 4, 2, 1]), mx.nd.array([[1.0], [0.5], [2.0], [0.0]])
     signs, probability = mx.nd.sign(label), mx.nd.softmax(label)
-    found = {
+    return {
         "l1": loss.L1Loss()(pred, label),
         "l2": loss.L2Loss()(pred, label, weight),
         "bce": loss.SigmoidBCELoss()(pred, mx.nd.sigmoid(label)),
@@ -110,7 +145,6 @@ def losses(mx):
         "cosine": loss.CosineEmbeddingLoss()(pred, label, mx.nd.array([1, -1, 1, -1])),
         "ctc": loss.CTCLoss()(array(mx, "ctc", (2, 6, 4)), mx.nd.array([[1, 2], [0, -1]])),
     }
-    return found
 
 
 def layers(mx):

@@ -1,4 +1,4 @@
-"""Record what MXNet 1.9.1 gives for the programs of ``gluon_cases.py``: ``python record.py`` with the Python that has it."""
+"""Record what MXNet 1.9.1 gives for the programs of ``gluon_cases.py``, with the Python that has it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``mx.contrib.amp``: mixed precision. Training with it does not exist here; inference chooses its precision by engine."""
+"""``mx.contrib.amp``: names of mixed-precision training, which there is none of here."""
 
 from __future__ import annotations
 

@@ -67,8 +67,8 @@ class Graph:
 class HybridBlock(Block):
     """Base of blocks that write ``hybrid_forward(self, F, x, ...)``, with F either ``mx.nd`` or ``mx.sym``.
 
-    Not hybridized, each operator runs at once. Hybridized, the block is traced once per structure of its inputs, lowered
-    as a whole, and runs on the default engine.
+    Not hybridized, each operator runs at once. Hybridized, the block is traced once per structure of its inputs,
+    lowered as a whole, and runs on the default engine.
     """
 
     def __init__(self, prefix: str | None = None, params: ParameterDict | None = None) -> None:
@@ -258,7 +258,7 @@ class HybridBlock(Block):
                 self._exported = graph
             return graph.runner
 
-    def hybrid_forward(self, F: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def hybrid_forward(self, F: Any, *args: Any, **kwargs: Any) -> Any:
         """What the block computes; subclasses write it. F is ``mx.nd`` or ``mx.sym``."""
         raise NotImplementedError(f"{type(self).__name__} has no hybrid_forward")
 

@@ -61,7 +61,7 @@ class SymbolBlock(HybridBlock):
             if name in self._params:
                 self._params[name].set_data(value.data() if isinstance(value, Parameter) else value)
         names = list(self._params.keys())
-        common = len(os.path.commonprefix(names)) if names else 0
+        common = next((i for i, c in enumerate(zip(*names)) if len(set(c)) > 1), min(map(len, names), default=0))
         self._reg_params = {n[common:]: p for n, p in self._params.items()}
         self._active = True
 

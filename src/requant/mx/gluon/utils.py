@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -48,8 +49,8 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
     step = size // num_slice
     bounds = [*(i * step for i in range(num_slice)), size]
     if not even_split:  # MXNet spreads the rest from the front
-        bounds = [int(round(i * size / num_slice)) for i in range(num_slice)] + [size]
-    return [data.slice_axis(axis=batch_axis, begin=a, end=b) for a, b in zip(bounds[:-1], bounds[1:])]
+        bounds = [round(i * size / num_slice) for i in range(num_slice)] + [size]
+    return [data.slice_axis(axis=batch_axis, begin=a, end=b) for a, b in itertools.pairwise(bounds)]
 
 
 def split_and_load(

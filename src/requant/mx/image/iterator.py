@@ -139,7 +139,10 @@ class ImageIter(DataIter):
         self.cur += 1
         if self.imgrec is not None:
             assert isinstance(self.imgrec, MXIndexedRecordIO)
-            header, data = unpack(self.imgrec.read_idx(key))
+            record = self.imgrec.read_idx(key)
+            if record is None:
+                raise StopIteration
+            header, data = unpack(record)
             return (self.imglist[key][0] if self.imglist else header.label), data
         label, name = self.imglist[key]
         with open(os.path.join(self.path_root, name), "rb") as file:

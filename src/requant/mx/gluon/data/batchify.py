@@ -55,7 +55,7 @@ class Pad:
         dtype = self._dtype or arrays[0].dtype
         made = np.full((len(arrays), *largest), self._val, dtype)
         for i, a in enumerate(arrays):
-            made[(i, *(slice(n) for n in a.shape))] = a
+            made[i][tuple(slice(n) for n in a.shape)] = a
         batch = array(made, dtype=dtype)
         if not self._lengths:
             return batch
@@ -79,7 +79,8 @@ class Tuple:
     """A way for each element of the samples."""
 
     def __init__(self, fn: Batchify | Sequence[Batchify], *args: Batchify) -> None:
-        self._fns = tuple(fn) if isinstance(fn, (list, tuple)) else (fn, *args)
+        first: Any = fn
+        self._fns: tuple[Batchify, ...] = tuple(first) if isinstance(fn, (list, tuple)) else (first, *args)
 
     def __call__(self, data: Sequence[Any]) -> tuple[Any, ...]:
         if len(data[0]) != len(self._fns):

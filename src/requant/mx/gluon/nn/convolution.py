@@ -94,7 +94,7 @@ class _Conv(HybridBlock):
         return out if self.act is None else self.act(out)
 
     def __repr__(self) -> str:
-        k, shape = self._kwargs, self.weight.shape
+        k, shape = self._kwargs, self.weight.shape or (0, 0)
         rank = len(k["kernel"])
         text = f"{shape[1] or None} -> {shape[0]}, kernel_size={k['kernel']}, stride={k['stride']}"
         if any(k["pad"]):

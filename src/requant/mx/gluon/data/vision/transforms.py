@@ -1,4 +1,4 @@
-"""``transforms``: what is done to pictures (H, W, C) before a network sees them. Blocks, so that they can be chained."""
+"""``transforms``: what is done to pictures (H, W, C) before a network sees them, as blocks."""
 
 from __future__ import annotations
 
