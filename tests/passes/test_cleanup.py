@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from graphs import check, parse, run, show
+from onnx_text import check, parse, run, show
 
 from requant.errors import UnsupportedError
 from requant.passes import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import parse, run, show
+from onnx_text import parse, run, show
 
 from requant.passes.complete import complete
 from requant.scheme import ONNXRUNTIME, OPENVINO

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
-from graphs import check, parse, run, show
+from onnx_text import check, parse, run, show
 
 from requant.passes import FoldBatchNorm, FoldPad, FoldScale, MatMulToGemm, PlainGemm, optimize
 from requant.passes.rewrite import names_of

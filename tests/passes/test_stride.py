@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import onnx_ir as ir
-from graphs import check, parse
+from onnx_text import check, parse
 
 from requant.passes import PullStrides
 
