@@ -11,9 +11,8 @@ or ``g.dim``, which raise ``NeedsShape``; the caller then lowers again with all 
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ import onnx_ir as ir
 from onnx import shape_inference
 
 from requant.errors import DTypeError, RequantError, ShapeError
+from requant.ops.folding import ON_CONSTANTS
 
 Value = ir.Value
 #: The ONNX operator set that lowerings are written for.
@@ -57,47 +57,6 @@ def _attribute(name: str, value: object) -> ir.Attr:
     raise TypeError(f"attribute {name}: no ONNX type for {type(value).__name__}")
 
 
-def _reduced(reduce: Any) -> Any:
-    def run(x: Any, axes: Any = None, keepdims: int = 1) -> Any:
-        return reduce(x, axis=None if axes is None else tuple(int(a) for a in axes), keepdims=bool(keepdims))
-
-    return run
-
-
-def _sliced(x: Any, starts: Any, ends: Any, axes: Any) -> Any:
-    index = [slice(None)] * x.ndim
-    for start, end, axis in zip(starts, ends, axes):
-        index[int(axis)] = slice(int(start), int(end))
-    return x[tuple(index)]
-
-
-#: Arithmetic on parameters and ranges, for ``Emit.folding``: what these ONNX operators do, as they are used there.
-_ON_CONSTANTS: dict[str, Callable[..., Any]] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": np.divide,
-    "Max": lambda *x: functools.reduce(np.maximum, x),
-    "Min": lambda *x: functools.reduce(np.minimum, x),
-    "Abs": np.abs,
-    "Neg": np.negative,
-    "Sqrt": np.sqrt,
-    "Reciprocal": lambda x: np.divide(x.dtype.type(1), x),
-    "Sign": np.sign,
-    "Floor": np.floor,
-    "Round": np.rint,
-    "Equal": np.equal,
-    "Where": np.where,
-    "Clip": np.clip,
-    "Cast": lambda x, to: x.astype(ir.DataType(to).numpy()),
-    "Reshape": lambda x, shape: x.reshape([x.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)]),
-    "Transpose": lambda x, perm: x.transpose(perm),
-    "ReduceMax": _reduced(np.max),
-    "ReduceMin": _reduced(np.min),
-    "ReduceSum": _reduced(np.sum),
-    "Unsqueeze": lambda x, axes: np.expand_dims(x, tuple(int(a) for a in axes)),
-    "Slice": _sliced,
-}
 #: Operators whose output is like their (first) input, and those that broadcast: no need to ask ONNX for shapes.
 _ALIKE = frozenset({"Abs", "Neg", "Sqrt", "Reciprocal", "Sign", "Floor", "Round", "Relu", "Clip", "Identity"})
 #: Operators that ONNX before 1.18 defines by others, without a shape of their own; and one of the same shape.
@@ -239,7 +198,7 @@ class Emit:
         """The constant that a node on constants computes; it joins the graph when a node reads it."""
         arrays = [v.const_value.numpy() for v in values if v is not None and v.const_value is not None]
         with np.errstate(all="ignore"):
-            array = np.asarray(_ON_CONSTANTS[op_type](*arrays, **attributes))
+            array = np.asarray(ON_CONSTANTS[op_type](*arrays, **attributes))
         tensor = ir.Tensor(np.ascontiguousarray(array).reshape(array.shape))
         return ir.Value(
             name=f"{self.node}/{op_type}" if self.node else op_type,
