@@ -39,7 +39,9 @@ QUICK = [
     "monodepth2_resnet18_kitti_mono_640x192",
 ]
 
-needs_gluoncv = pytest.mark.skipif(importlib.util.find_spec("gluoncv") is None, reason="gluoncv is not installed")
+#: This folder has the same name: without the package, Python takes it for one (without an origin).
+_SPEC = importlib.util.find_spec("gluoncv")
+needs_gluoncv = pytest.mark.skipif(_SPEC is None or _SPEC.origin is None, reason="gluoncv is not installed")
 
 
 @pytest.fixture(autouse=True)

@@ -25,6 +25,10 @@ def test_attributes_stand_in_mxnets_order(name: str) -> None:
     mine = [a for a in spelling.attributes if a in attributes]
     theirs = [a for a in attributes if a in spelling.attributes]
     assert mine == theirs
+    if name.startswith(
+        "_sg_"
+    ):  # fused nodes: MXNet lists the inputs of all their settings, or a single "data" for them
+        return
     if not spelling.variadic:  # MXNet leaves the auxiliary states of some operators unlisted
         assert inputs in (list(spelling.inputs), [i for i in spelling.inputs if i not in op.aux])
 

@@ -31,12 +31,17 @@ class DeformableAttrs(Attrs):
     num_deformable_group: int = 1
     workspace: int = 1024
     no_bias: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainAttrs(DeformableAttrs):
     layout: Literal["NCW", "NCHW", "NCDHW"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModulatedAttrs(DeformableAttrs):
     im2col_step: int = 64
+    layout: Literal["NCW", "NCHW", "NCDHW"] | None = None
 
 
 def _shapes(a: DeformableAttrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape]:
@@ -146,7 +151,7 @@ def _floats(g: Emit, *values: Value | None) -> list[Value | None]:
     param_shapes=_shapes,
 )
 def deformable_convolution(
-    g: Emit, a: DeformableAttrs, data: Value, offset: Value, weight: Value, bias: Value | None = None
+    g: Emit, a: PlainAttrs, data: Value, offset: Value, weight: Value, bias: Value | None = None
 ) -> Value:
     """Deformable convolution (arXiv:1703.06211). offset (N, 2 · deformable groups · kernel, height, width), as (y, x).
 
