@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A loaded machine is slow, not wrong.
+settings.register_profile("requant", deadline=None)
+settings.load_profile("requant")
 
 #: Trained models and data that lie beside a development checkout; never part of the project.
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -85,7 +85,7 @@ def test_asymmetric_invariants(a: float, b: float, dtype: type, reduced: bool) -
     p = qmath.asymmetric(low, high, dtype, reduced=reduced)
     assert qmath.fake_quantize(np.zeros(1, F32), p)[0] == 0.0
     bottom, top = qmath.represented(p)
-    slack = float(p.scale) * 0.501 if low != high else 1.0
+    slack = float(p.scale) * 0.501
     assert bottom <= min(low, 0) + slack and top >= max(high, 0) - slack
     assert p.limits.min <= int(p.zero_point) <= p.limits.max
 
