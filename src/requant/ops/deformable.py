@@ -57,7 +57,7 @@ def _shapes(a: DeformableAttrs, shapes: Mapping[str, Shape | None]) -> dict[str,
     return out
 
 
-def _check(g: Emit, a: DeformableAttrs, data: Value, offset: Value) -> None:
+def _check(g: Emit, a: PlainAttrs | ModulatedAttrs, data: Value, offset: Value) -> None:
     if len(a.kernel) != 2 or a.layout not in (None, "NCHW"):
         raise AttributeValueError(
             "deformable convolution is 2-D, in NCHW", where=g.node, got=f"kernel {a.kernel}, layout {a.layout}"
