@@ -413,8 +413,9 @@ class Compiled:
             feeds = {self._names[0]: data}
         else:
             feeds = self._feeds(data, named)
-        self._last = self._session({n: a.shape for n, a in feeds.items()})
-        return self._last, feeds
+        session = self._session({n: a.shape for n, a in feeds.items()})
+        self._last = session  # for profile() alone: another thread may set its own at any moment
+        return session, feeds
 
     def run(self, data: Data | None = None, /, **named: Any) -> list[np.ndarray]:
         """Run once. Returns the outputs, in order.
