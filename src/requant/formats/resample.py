@@ -100,5 +100,5 @@ def resize(image: np.ndarray, width: int, height: int, method: int = LINEAR) -> 
         made = _along(made, 0, _table(high, height, method))
     if image.dtype.kind in "iu":
         info = np.iinfo(image.dtype)
-        return np.clip(np.rint(made), info.min, info.max).astype(image.dtype)
+        made = np.clip(np.rint(made), info.min, info.max)
     return made.astype(image.dtype)

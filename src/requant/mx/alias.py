@@ -162,7 +162,7 @@ class LooseVersion:
 
 
 def _provide_distutils() -> None:
-    if importlib.util.find_spec("distutils") is not None:
+    if "distutils" in sys.modules or importlib.util.find_spec("distutils") is not None:
         return
     package, version = types.ModuleType("distutils"), types.ModuleType("distutils.version")
     package.__path__ = []

@@ -190,11 +190,11 @@ class NDArrayIter(DataIter):
         if not self.num_data:
             raise InputError("there are no samples", where=self.data[0][0])
         self.shuffle, self.last_batch_handle = shuffle, last_batch_handle
-        self.idx = np.arange(self.num_data)
+        self.idx: np.ndarray = np.arange(self.num_data)
         if shuffle:
             np.random.shuffle(self.idx)  # MXNet's generator: scripts seed it
         self._cursor = 0
-        self._left = np.empty(0, np.int64)
+        self._left: np.ndarray = np.empty(0, np.int64)
         self._current, self._pad = self._left, 0
 
     def _descs(self, arrays: list[tuple[str, np.ndarray]]) -> list[DataDesc]:

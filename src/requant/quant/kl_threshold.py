@@ -254,7 +254,7 @@ def _spread_sums(hist: Counts, total: Counts, held: Counts, m: int, orders: int)
     for _ in range(orders):
         power = power * inverse
         terms.append(power)
-    sums = []
+    sums: list[F64] = []
     for term in terms:
         padded = np.zeros(rows * m)
         padded[: len(term)] = term

@@ -56,7 +56,7 @@ class MXNetHistogram:
     @property
     def edges(self) -> npt.NDArray[np.float64]:
         limit = self.threshold or 0.5  # numpy's, and so MXNet's, range for zeros alone
-        return np.linspace(-limit, limit, len(self.counts) + 1)
+        return np.linspace(-limit, limit, len(self.counts) + 1, dtype=np.float64)
 
     def collect(self, values: npt.ArrayLike, tensor: str = "") -> None:
         """Add one batch. The first one fixes the lattice.
