@@ -39,6 +39,7 @@ HELD_OUT = 0.25
 
 #: Samples whose range is compared with what was declared of the data.
 _LOOK_AT = 32
+_DEFAULTS = EngineOptions()
 
 Progress = Callable[[int, int], None]
 
@@ -89,7 +90,7 @@ def calibrate(
         raise CalibrationError("there is no calibration data", where=data.what, expected="at least one sample")
     tensors = tuple(dict.fromkeys((*plan.observed, *also)))
     made = CalibrationTable(tensors, calibrator, model=fingerprint(model), options=options)
-    observer = _Observer(
+    observer = Observer(
         model, tensors, made, engines.get(engine), policy, threads or usable_cores(), mean_axes(model, plan)
     )
     size = observer.batch_size(data, batch)
@@ -136,7 +137,7 @@ def misfit(data: Dataset, metadata: Mapping[str, str]) -> str | None:
     return table.compare_declared(image, declared) if seen.samples else None
 
 
-class _Observer:
+class Observer:
     """Runs the model and feeds the table: ends that the graph reduces, or whole tensors looked at in place."""
 
     def __init__(
@@ -148,8 +149,10 @@ class _Observer:
         policy: Policy,
         threads: int,
         axes: Mapping[str, int],
+        options: EngineOptions = _DEFAULTS,
     ) -> None:
         self.model, self.table, self.engine, self.policy, self.threads = model, table, engine, policy, threads
+        self.options = options
         inputs = {str(v.name) for v in model.graph.inputs}
         self.fed = [t for t in tensors if t in inputs]
         self.made = [t for t in tensors if t not in inputs]
@@ -182,7 +185,7 @@ class _Observer:
         if key not in self.sessions:
             watched = self.reduction.model.clone() if self.reduction else watching(self.model, self.made)
             averaging(watched, self.axes)
-            self.sessions[key] = self.engine.load(watched, EngineOptions(), {n: a.shape for n, a in feeds.items()})
+            self.sessions[key] = self.engine.load(watched, self.options, {n: a.shape for n, a in feeds.items()})
         return self.sessions[key]
 
     def _padded(self, feeds: Batch, samples: int) -> Batch:
@@ -239,7 +242,7 @@ class _Observer:
             # Look again, at the tensors themselves: the message must name the tensor and the sample.
             scratch = CalibrationTable(self.table, self.table.calibrator)
             watched = watching(self.model, self.made)
-            session = self.engine.load(watched, EngineOptions(), {n: a.shape for n, a in feeds.items()})
+            session = self.engine.load(watched, self.options, {n: a.shape for n, a in feeds.items()})
 
             def look(outs: list[np.ndarray]) -> None:
                 scratch.observe({**dict(zip(self.made, outs)), **{t: feeds[t] for t in self.fed}}, samples=samples)

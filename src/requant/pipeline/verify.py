@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -94,10 +94,18 @@ class Pair:
 
 def accuracy(pair: Pair, data: Dataset, batch: int = 16, metric: Metric | None = None) -> Accuracy:
     """Compare the outputs over a dataset."""
+    found = compare(pair, data.batches(batch))
+    if metric is not None:
+        found.metric = (metric(_results(pair, data, batch, 0)), metric(_results(pair, data, batch, 1)))
+    return found
+
+
+def compare(pair: Pair, batches: Iterable[Batch]) -> Accuracy:
+    """Compare the outputs over batches, each at its own size."""
     noises = {n: _Noise() for n in pair.names}
     same = total = 0
     classes: int | None = None
-    for feeds in data.batches(batch):
+    for feeds in batches:
         first, second = pair.on(feeds)
         wanted, got = first.run(feeds), second.run(feeds)
         for name, a, b in zip(pair.names, wanted, got):
@@ -108,11 +116,8 @@ def accuracy(pair: Pair, data: Dataset, batch: int = 16, metric: Metric | None =
         if classes >= 0:
             same += int((wanted[classes].argmax(1) == got[classes].argmax(1)).sum())
             total += len(wanted[classes])
-    found = None
-    if metric is not None:
-        found = (metric(_results(pair, data, batch, 0)), metric(_results(pair, data, batch, 1)))
     measured = {n: noise.decibel for n, noise in noises.items() if noise.signal or noise.noise}
-    return Accuracy(measured, same / total if total else None, found)
+    return Accuracy(measured, same / total if total else None)
 
 
 def _results(pair: Pair, data: Dataset, batch: int, which: int) -> Iterator[tuple[Batch, list[np.ndarray]]]:
