@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from requant.pipeline.live import Live, LiveCompiled
     from requant.pipeline.model import Compiled, Model, load
     from requant.pipeline.quantization import QuantizedModel, quantize
 
-__all__ = ["Compiled", "Model", "QuantizedModel", "__version__", "load", "quantize"]
+__all__ = ["Compiled", "Live", "LiveCompiled", "Model", "QuantizedModel", "__version__", "load", "quantize"]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from requant.pipeline.model import Compiled, Model, load, parameters
 
 if TYPE_CHECKING:
+    from requant.pipeline.live import Live, LiveCompiled
     from requant.pipeline.quantization import QuantizedModel, quantize
 
-__all__ = ["Compiled", "Model", "QuantizedModel", "load", "parameters", "quantize"]
+__all__ = ["Compiled", "Live", "LiveCompiled", "Model", "QuantizedModel", "load", "parameters", "quantize"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from requant.pipeline import quantization
 
         return getattr(quantization, name)
+    if name in {"Live", "LiveCompiled"}:
+        from requant.pipeline import live
+
+        return getattr(live, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import onnx_ir as ir
@@ -36,6 +36,9 @@ from requant.passes.complete import complete
 from requant.symbol.infer import infer
 from requant.symbol.training import Cut, Inference, for_inference, state_variables
 from requant.symbol.tree import Symbol
+
+if TYPE_CHECKING:
+    from requant.pipeline.live import Live
 
 log = logging.getLogger(__name__)
 
@@ -287,6 +290,8 @@ class Model:
         cache_dir: str | None = None,
         cache_size: int = 8,
         profile: bool = False,
+        split: bool = True,
+        int8: Live | None = None,
     ) -> Compiled:
         """Bind the model to an engine.
 
@@ -301,6 +306,7 @@ class Model:
             cache_dir: keep compiled models there, so that the next start is faster.
         Raises:
             EngineError: the engine is unknown, not installed, or refuses the graph. There is no silent switch.
+            int8: serve in float at first, calibrate on what is asked, and become INT8 meanwhile; see ``Live``.
         """
         options = EngineOptions(
             threads=threads,
@@ -310,7 +316,13 @@ class Model:
             cache_dir=cache_dir,
             profile=profile,
         )
-        compiled = Compiled(self, engine, options, dynamic=dynamic, cache_size=cache_size)
+        compiled: Compiled
+        if int8 is None:
+            compiled = Compiled(self, engine, options, dynamic=dynamic, cache_size=cache_size)
+        else:
+            from requant.pipeline.live import LiveCompiled  # deferred: who runs a float model needs no calibrators
+
+            compiled = LiveCompiled(self, engine, options, dynamic=dynamic, cache_size=cache_size, live=int8)
         if shapes is not None:
             compiled.prepare(shapes)
         return compiled
