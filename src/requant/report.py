@@ -43,6 +43,92 @@ class Speed:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """One way to run a model that was measured.
+
+    Attributes:
+        name: what it is.
+        int8: how many nodes compute on integers.
+        precision: arithmetic of the rest.
+        milliseconds: median of one run.
+        ratio: median over the turns of its time over that of the model all in float; below 1 it is faster.
+        sqnr: signal to noise of its worst output, in decibel; None if it was never judged, because it was not fastest.
+        final: it was in the last comparison, in which all were measured by turns; others were compared with the best
+            that there was at the time, and their ratio is a product.
+        chosen: it is the result.
+    """
+
+    name: str
+    int8: int
+    precision: str
+    milliseconds: float
+    ratio: float
+    sqnr: float | None = None
+    final: bool = False
+    chosen: bool = False
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """One layer, measured both ways in models that are all float and all int8.
+
+    Attributes:
+        node: name of the ONNX node.
+        op_type: its operator.
+        block: name of the block of layers that it belongs to.
+        chosen: ``int8`` or ``float``.
+        float_us, int8_us: microseconds of one run, with what is fused into it and the conversions right before it.
+    """
+
+    node: str
+    op_type: str
+    block: str
+    chosen: str
+    float_us: float
+    int8_us: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What mode ``measured`` measured, and chose.
+
+    Attributes:
+        batch: samples of one run.
+        candidates: the model all in float, the one all in int8, and the result if it is another: measured by turns at
+            the end; then what else was tried, fastest first.
+        layers: every layer that could be int8, with its times.
+        seconds: how long it took.
+        complete: everything that was worth trying was tried within the budget.
+        reused: how many figures came from the file of measurements.
+    """
+
+    batch: int
+    candidates: tuple[Candidate, ...]
+    layers: tuple[LayerTime, ...]
+    seconds: float
+    complete: bool
+    reused: int = 0
+
+    @property
+    def chosen(self) -> Candidate:
+        """The candidate that is the result."""
+        return next(c for c in self.candidates if c.chosen)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The choice as (what, figure) lines for a table."""
+        found = []
+        for c in (c for c in self.candidates if c.final):
+            quality = "" if c.sqnr is None else f", {_decibel(c.sqnr)}"
+            word = "; chosen" if c.chosen else ""
+            text = f"{c.milliseconds:.2f} ms, {c.ratio:.3f} of float's time, {c.int8} int8 layers{quality}{word}"
+            found.append((f"measured, {c.name}", text))
+        tried = f"{len(self.candidates)} candidates in {self.seconds:.1f} s"
+        tried += f", {self.reused} figures from earlier runs" if self.reused else ""
+        found.append(("search", tried + ("" if self.complete else "; the budget ended before everything was tried")))
+        return found
+
+
+@dataclass(frozen=True)
 class Report:
     """The outcome of a quantization, measured on the saved and reloaded file.
 
@@ -64,6 +150,7 @@ class Report:
         goals: for each goal that was set, what was reached.
         met: whether all of them were.
         notes: what the reader should know.
+        choice: what mode ``measured`` measured; None in the other modes.
     """
 
     source: str
@@ -86,6 +173,7 @@ class Report:
     goals: Mapping[str, str] = field(default_factory=dict)
     met: bool = True
     notes: tuple[str, ...] = ()
+    choice: Choice | None = None
 
     @property
     def sqnr(self) -> float:
@@ -129,6 +217,8 @@ class Report:
                     f"{s.float_ms:.2f} ms, {s.int8_ms:.2f} ms: {s.speedup:.2f} times{rates}",
                 )
             )
+        if self.choice is not None:
+            found += self.choice.rows()
         sizes = f"{self.float_bytes / 2**20:.2f} MiB, {self.int8_bytes / 2**20:.2f} MiB: {self.size_ratio:.2f}"
         found.append(("file: float, int8", sizes))
         found += [(f"goal {name}", text) for name, text in self.goals.items()]

@@ -24,7 +24,7 @@ from requant.formats.images import METADATA_KEY
 from requant.pipeline import Model
 from requant.pipeline.quantization import quantize
 from requant.quant.calibrators import calibrators
-from requant.quant.plan import MODES
+from requant.quant.plan import MEASURED, MODES
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,9 @@ log = logging.getLogger(__name__)
 @click.option("--samples", type=click.IntRange(1), help="Use at most this many samples.")
 @click.option("--batch", type=click.IntRange(1), default=16, show_default=True, help="Samples a run.")
 @click.option("--held-out", metavar="PATH", help="Samples to verify on; the last fifth of --data by default.")
-@click.option("--mode", type=click.Choice(MODES), default="best", show_default=True, help="Which layers become INT8.")
+@click.option(
+    "--mode", type=click.Choice((*MODES, MEASURED)), default="best", show_default=True, help="Which layers become INT8."
+)
 @click.option("--calib", "calibrator", type=click.Choice(list(calibrators())), default="auto", show_default=True)
 @engine_option
 @click.option("--exclude", multiple=True, metavar="NAME", help="Leave in float: a node, scope or glob. Repeatable.")
@@ -52,6 +54,19 @@ log = logging.getLogger(__name__)
 @click.option("--min-speedup", type=float, metavar="TIMES", help="How many times faster than float it must be.")
 @click.option("--min-sqnr", type=float, metavar="DB", help="Least signal to quantization noise of the outputs.")
 @click.option("--time-batch", "batches", type=click.IntRange(1), multiple=True, default=(1,), show_default=True)
+@click.option(
+    "--budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time that mode measured searches; 60."
+)
+@click.option(
+    "--measurements", metavar="FILE", help="Figures of mode measured: what is in it is not measured again; it grows."
+)
+@click.option(
+    "--allow",
+    "precisions",
+    type=click.Choice(["bf16", "f16"]),
+    multiple=True,
+    help="Let mode measured compute the float layers in this. Repeatable.",
+)
 @click.option("--plan", "show_plan", is_flag=True, help="Print the decision for every node, with its reason.")
 @click.option(
     "-o",
@@ -81,6 +96,9 @@ def command(
     min_speedup: float | None,
     min_sqnr: float | None,
     batches: tuple[int, ...],
+    budget: float | None,
+    measurements: str | None,
+    precisions: tuple[Any, ...],
     show_plan: bool,
     output: str,
     as_json: bool,
@@ -94,11 +112,16 @@ def command(
     If a goal (--max-drop, --min-speedup, --min-sqnr) is missed, other calibrators are tried and then the worst layers
     are returned to float; the best model seen is written, and the exit status is 3.
 
+    Mode measured compiles and times mixtures of int8 and float layers, at the first --time-batch, and takes the fastest
+    that keeps the error bound: the goals, or without goals the error of mode best. If that is all in float, the file
+    is the float model. The file is right on every machine, and fastest on one like this.
+
     \b
     Examples:
       requant quantize net --data photos/ --size 224 --mean 127 --std 128 -o net-int8.onnx
       requant quantize net --data calib.npz --calib entropy --mode smart --table net.calib.json -o net-int8.onnx
       requant quantize net.onnx --data calib.npz --max-drop 0.5 --min-speedup 1.5 -o net-int8.onnx
+      requant quantize net --data calib.npz --mode measured --budget 120 --min-sqnr 20 -o net-fast.onnx
       requant quantize net --data calib.npz -o net-int8    (net-int8-symbol.json and net-int8-0000.params, for MXNet)
     """
     loaded = open_model(model, params, epoch, shapes)
@@ -131,6 +154,9 @@ def command(
             min_sqnr=min_sqnr,
             policy="skip" if skip_bad else "error",
             batches=batches,
+            budget=budget,
+            measurements=measurements,
+            precisions=precisions,
             metadata=metadata,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
@@ -143,6 +169,11 @@ def command(
             show.console().print(str(made.plan), markup=False, soft_wrap=True)
         if report is not None:
             show.table(f"{model} as INT8: {written}", ["", ""], report.rows())
+            if report.choice is not None:
+                times = [
+                    (t.node, t.op_type, t.chosen, f"{t.float_us:.1f}", f"{t.int8_us:.1f}") for t in report.choice.layers
+                ]
+                show.table("Layers as measured, in microseconds", ["layer", "", "chosen", "float", "int8"], times)
             if report.reasons:
                 rows = [(n, why) for why, n in report.reasons.items()]
                 show.table("Left in float, and why", ["nodes", "reason"], rows)

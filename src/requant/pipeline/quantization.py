@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
-import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +14,12 @@ import requant
 from requant import engines
 from requant.engines.machine import usable_cores
 from requant.errors import CalibrationError, FormatError, QuantizationError
-from requant.formats import onnx_file
 from requant.formats.dataset import Dataset, from_program
 from requant.passes import optimize
-from requant.pipeline import verify
+from requant.pipeline import measured, verify
 from requant.pipeline.calibrate import Progress, calibrate, misfit, ranges
-from requant.pipeline.model import Model
+from requant.pipeline.model import DEFAULT_ENGINE, Compiled, Model
+from requant.pipeline.search import Goals, Search, budget_of, timed
 from requant.quant.apply import apply
 from requant.quant.calibrator import MXNET
 from requant.quant.plan import Mode, Plan, plan
@@ -33,52 +29,6 @@ from requant.rewrite.to_symbol import Int8Symbol, more_tensors, to_symbol
 
 log = logging.getLogger(__name__)
 
-#: What other calibrators are tried, in this order, when a goal is missed; they read the same table.
-ALTERNATIVES = ("auto", "mse", "percentile", "naive", "entropy")
-#: How many of the worst layers are returned to float, in turn, when calibrators alone do not reach the goal.
-RETREATS = (1, 2, 4, 8, 16)
-
-
-@dataclass(frozen=True)
-class Goals:
-    """What the int8 model must reach.
-
-    Attributes:
-        max_drop: percent points of the metric, or of agreement on the best class, that may be lost.
-        min_speedup: how many times faster than float it must be, at the first measured batch size.
-        min_sqnr: least signal to noise of the worst output, in decibel.
-    """
-
-    max_drop: float | None = None
-    min_speedup: float | None = None
-    min_sqnr: float | None = None
-
-    def __bool__(self) -> bool:
-        return any(g is not None for g in (self.max_drop, self.min_speedup, self.min_sqnr))
-
-    def accuracy_met(self, found: verify.Accuracy) -> bool:
-        """Whether the accuracy goals are met."""
-        worst = min(found.outputs.values(), default=float("inf"))
-        if self.min_sqnr is not None and worst < self.min_sqnr:
-            return False
-        return self.max_drop is None or verify.drop(found) <= self.max_drop
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """One int8 model, its plan and what it reached."""
-
-    model: ir.Model
-    plan: Plan
-    calibrator: str
-    accuracy: verify.Accuracy
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        found = self.accuracy
-        quality = found.metric[1] if found.metric is not None else found.agreement or 0.0
-        return quality, min(found.outputs.values(), default=0.0)
-
 
 class QuantizedModel(Model):
     """An int8 model, with what is known of it.
@@ -87,6 +37,7 @@ class QuantizedModel(Model):
         report: accuracy, speed and size beside the float model; None if verification was not asked for.
         plan: a decision, with its reason, for every node.
         table: what calibration saw; quantizing again from it runs no data.
+        precision: arithmetic of the layers in float: what ``compile`` and ``run`` use unless told otherwise.
     """
 
     def __init__(
@@ -100,10 +51,15 @@ class QuantizedModel(Model):
         floating: Model | None = None,
         calibrator: str | None = None,
         tensors: Iterable[str] = (),
+        precision: str = "f32",
     ) -> None:
         super().__init__(onnx=onnx, source=source)
-        self.plan, self.table, self.report = plan, table, report
+        self.plan, self.table, self.report, self.precision = plan, table, report, precision
         self._floating, self._calibrator, self._tensors = floating, calibrator, tuple(tensors)
+
+    def compile(self, engine: str = DEFAULT_ENGINE, *, precision: str | None = None, **options: Any) -> Compiled:
+        """As ``Model.compile``; float layers compute in the precision that was measured as fastest."""
+        return super().compile(engine, precision=precision or self.precision, **options)
 
     def to_symbol(self) -> Int8Symbol:
         """The same plan and ranges as an int8 symbol in MXNet's words, with its parameters.
@@ -159,6 +115,9 @@ def quantize(
     policy: Policy = "error",
     batches: Iterable[int] = (1,),
     check: bool = True,
+    budget: float | None = None,
+    measurements: str | os.PathLike[str] | None = None,
+    precisions: Iterable[measured.Precision] = (),
     metadata: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> QuantizedModel:
@@ -168,7 +127,9 @@ def quantize(
         model: the float model, from MXNet files or ONNX.
         data: calibration samples: an array (N, ...), a dict of arrays, batches, or a ``Dataset``. Not needed if
             ``table`` holds what the plan needs.
-        mode: ``best`` (what the engine runs faster), ``smart`` (MXNet's rule) or ``full``.
+        mode: ``best`` (what the engine runs faster as a rule), ``smart`` (MXNet's rule), ``full``, or ``measured``:
+            what the engine measures as faster on this machine, at the first of ``batches``. Where that is all in
+            float, the result is the float model.
         calibrator: ``auto`` (picks per tensor by measured error), ``naive``, ``entropy``, ``percentile`` or ``mse``.
         options: the calibrator's own settings.
         engine: the engine to quantize for.
@@ -183,30 +144,39 @@ def quantize(
         policy: ``error`` or ``skip`` for samples that make NaN or Inf.
         batches: batch sizes at which float and int8 are timed.
         check: verify; without it there is no report, and no goal can be set.
+        budget: seconds that mode ``measured`` searches; calibration and verification are not counted. 60 by default.
+        measurements: a JSON file of mode ``measured``: what it holds of this model, machine and engine is not measured
+            again, so that a search goes on where the last one ended.
+        precisions: arithmetic that the float layers may use in mode ``measured`` beside float32 (``bf16``, ``f16``).
         metadata: notes for the file. Preprocessing in it (``Preprocess.to_json`` under ``METADATA_KEY``) is reused by
             the commands, and data that are far from what it makes are warned of.
         progress: called with (samples done, samples in all) while calibrating.
     Returns:
         The int8 model: standard QDQ ONNX with int8 weights, and its report.
     Raises:
-        QuantizationError: nothing would be quantized, an exclude matches nothing, a goal cannot be judged.
+        QuantizationError: nothing could be quantized, an exclude matches nothing, a goal cannot be judged.
         CalibrationError: no data, data that does not fit, NaN or Inf (the message names tensor, node and sample).
     """
     goals = Goals(max_drop, min_speedup, min_sqnr)
     if goals and not check:
         raise QuantizationError("goals cannot be judged without verification", next="leave out check=False")
+    search_budget = budget_of(mode, check, budget, measurements, precisions)
+    rule: Mode = "best" if mode == "measured" else mode
     seconds: dict[str, float] = {}
     source, judged = _data(model, data, samples, held_out, table)
     scheme = engines.get(engine).scheme
-    with _timed(seconds, "prepare"):
+    with timed(seconds, "prepare"):
         shapes = None if source is None else {n: a.shape for n, a in source.samples(0, 1).items()}
         floating = optimize(model.onnx if shapes is None else model.onnx_for(shapes))
-        made = plan(floating, mode, scheme, exclude=exclude, exclude_ops=exclude_ops)
+        made = plan(floating, rule, scheme, exclude=exclude, exclude_ops=exclude_ops)
     filled, path = _table(table, floating, made)
     if filled is None:
         if source is None:
             raise CalibrationError("there is no calibration data, and no table", next="pass data, or an existing table")
-        with _timed(seconds, "calibrate"):
+        also = [] if model.symbol is None else more_tensors(model.symbol, model.params, made, _tensors(floating))
+        if search_budget is not None:  # in a mixture any of them may need a range of its own
+            also = [*also, *(t.name for t in made.tensors)]
+        with timed(seconds, "calibrate"):
             filled = calibrate(
                 floating,
                 made,
@@ -216,7 +186,7 @@ def quantize(
                 engine=engine,
                 batch=batch,
                 policy=policy,
-                also=() if model.symbol is None else more_tensors(model.symbol, model.params, made, _tensors(floating)),
+                also=also,
                 progress=progress,
             )
         if path is not None:
@@ -232,35 +202,29 @@ def quantize(
         "floating": model,
         "tensors": _tensors(floating),
     }
+    if search_budget is not None and judged is None:
+        raise CalibrationError("mode 'measured' needs data to run and to judge with", next="pass data or held_out")
     if not check or judged is None:
-        with _timed(seconds, "apply"):
+        with timed(seconds, "apply"):
             int8 = apply(floating, made, ranges(filled, made, calibrator), means=filled.means())
         _stamp(int8, metadata)
         return QuantizedModel(int8, plan=made, report=None, calibrator=calibrator, **known)
-    search = _Search(floating, made, filled, engine, judged, batch, metric, goals, seconds)
-    best = search.run(calibrator, (mode, tuple(exclude), tuple(exclude_ops)))
+    search = Search(floating, made, filled, engine, judged, batch, metric, goals, seconds)
+    batches = tuple(batches)
+    choice = (rule, tuple(exclude), tuple(exclude_ops))
+    best = search.run(calibrator, choice)
+    if search_budget is not None:
+        best = search.measure(best, choice, batches[0] if batches else 1, search_budget, notes)
     _stamp(best.model, metadata)
-    report = search.report(best, model, filled, tuple(batches), notes)
+    report = search.report(best, model, filled, batches, notes)
     log.info("%s", report)
+    known["precision"] = search.options.precision
     return QuantizedModel(search.reloaded, plan=best.plan, report=report, calibrator=best.calibrator, **known)
 
 
 def _tensors(model: ir.Model) -> list[str]:
     """Names of all tensors of a graph that are fed or computed."""
     return [str(v.name) for v in (*model.graph.inputs, *(o for n in model.graph for o in n.outputs))]
-
-
-class _timed:
-    """Adds the seconds of a block to a dict."""
-
-    def __init__(self, into: dict[str, float], name: str) -> None:
-        self.into, self.name = into, name
-
-    def __enter__(self) -> None:
-        self.start = time.perf_counter()
-
-    def __exit__(self, *fault: object) -> None:
-        self.into[self.name] = self.into.get(self.name, 0.0) + time.perf_counter() - self.start
 
 
 def _data(
@@ -316,164 +280,3 @@ def _metadata(model: Model) -> Mapping[str, str]:
 def _stamp(model: ir.Model, metadata: Mapping[str, str] | None) -> None:
     model.producer_name, model.producer_version = "requant", requant.__version__
     model.metadata_props.update(metadata or {})
-
-
-class _Search:
-    """Tries int8 models until one meets the accuracy goals, and keeps the best."""
-
-    def __init__(
-        self,
-        floating: ir.Model,
-        first: Plan,
-        table: CalibrationTable,
-        engine: str,
-        judged: Dataset,
-        batch: int,
-        metric: verify.Metric | None,
-        goals: Goals,
-        seconds: dict[str, float],
-    ) -> None:
-        self.floating, self.first, self.table, self.engine = floating, first, table, engine
-        self.judged, self.batch, self.metric, self.goals, self.seconds = judged, batch, metric, goals, seconds
-        self.reloaded = floating
-        self.float_bytes = self.int8_bytes = 0
-
-    def run(self, calibrator: str, choice: tuple[Mode, tuple[str, ...], tuple[str, ...]]) -> _Attempt:
-        best: _Attempt | None = None
-        for attempt in self._attempts(calibrator, choice):
-            if best is None or attempt.rank > best.rank:
-                best = attempt
-            if self.goals.accuracy_met(attempt.accuracy):
-                return attempt
-            log.info("goal missed with %s, %d int8 nodes", attempt.calibrator, attempt.plan.count("int8"))
-        assert best is not None
-        return best
-
-    def _attempts(self, calibrator: str, choice: tuple[Mode, tuple[str, ...], tuple[str, ...]]) -> Iterator[_Attempt]:
-        first = self._attempt(self.first, calibrator)
-        yield first
-        names = [a for a in ALTERNATIVES if a != calibrator and self._can(a)]
-        tried = [first]
-        for name in names:
-            tried.append(self._attempt(self.first, name))
-            yield tried[-1]
-        best = max(tried, key=lambda a: a.rank)
-        mode, exclude, exclude_ops = choice
-        worst = self._weak_nodes(best)
-        for count in RETREATS:
-            if count > len(worst) or count >= self.first.count("int8"):
-                return
-            smaller = plan(
-                self.floating,
-                mode,
-                self.first.scheme,
-                exclude=(*exclude, *worst[:count]),
-                exclude_ops=exclude_ops,
-            )
-            yield self._attempt(smaller, best.calibrator)
-
-    def _can(self, calibrator: str) -> bool:
-        try:
-            self.table.range(self.first.observed[0], calibrator, scheme=self.first.scheme)
-        except CalibrationError:
-            return False  # only minimum and maximum were kept
-        return True
-
-    def _weak_nodes(self, attempt: _Attempt) -> list[str]:
-        """Nodes that read the tensors with the worst signal to noise, worst first."""
-        pair = verify.Pair(self.floating, attempt.model, self.engine)
-        errors = verify.layers(pair, attempt.plan.observed, self.judged)
-        readers: dict[str, list[str]] = {}
-        int8 = {d.node for d in attempt.plan.decisions if d.chosen == "int8"}
-        for node in self.floating.graph:
-            if node.name in int8:
-                for value in node.inputs:
-                    if value is not None:
-                        readers.setdefault(str(value.name), []).append(str(node.name))
-        return list(dict.fromkeys(n for e in errors for n in readers.get(e.tensor, [])))
-
-    def _attempt(self, chosen: Plan, calibrator: str) -> _Attempt:
-        with _timed(self.seconds, "apply"):
-            int8 = apply(self.floating, chosen, ranges(self.table, chosen, calibrator), means=self.table.means())
-        with _timed(self.seconds, "verify"):
-            found = verify.accuracy(self._pair(int8), self.judged, self.batch, self.metric)
-        return _Attempt(int8, chosen, calibrator, found)
-
-    def _pair(self, int8: ir.Model) -> verify.Pair:
-        """The pair to judge: the int8 model as it comes back from its file."""
-        with tempfile.TemporaryDirectory(prefix="requant-") as folder:
-            path = os.path.join(folder, "int8.onnx")
-            onnx_file.write(int8, path)
-            self.int8_bytes = _bytes_in(folder)
-            self.reloaded = onnx_file.read(path)
-            for value in self.reloaded.graph.initializers.values():  # the file goes; nothing may point into it
-                if isinstance(value.const_value, ir.ExternalTensor):
-                    value.const_value = ir.Tensor(value.const_value.numpy().copy(), name=value.name)
-        return verify.Pair(self.floating, self.reloaded, self.engine)
-
-    def report(
-        self, best: _Attempt, model: Model, table: CalibrationTable, batches: tuple[int, ...], notes: list[str]
-    ) -> Report:
-        """Measure the chosen model as its file gives it."""
-        pair = self._pair(best.model)
-        with tempfile.TemporaryDirectory(prefix="requant-") as folder:
-            onnx_file.write(self.floating, os.path.join(folder, "float.onnx"))
-            self.float_bytes = _bytes_in(folder)
-        sample = self.judged.samples(0, 1)
-        with _timed(self.seconds, "measure"):
-            errors = verify.layers(pair, best.plan.observed, self.judged)
-            speeds = tuple(verify.speed(pair, sample, b) for b in batches)
-            layers = verify.executed(self.reloaded, self.engine, sample)
-        reached, met = self._goals(best, speeds[0].speedup if speeds else None)
-        if speeds and min(s.speedup for s in speeds) < 1:
-            notes.append("INT8 is slower than float here; keep the float model, or exclude what profile shows as slow")
-        if table.skipped:
-            notes.append(f"{table.skipped} samples were skipped: they make NaN or Inf")
-        decisions = Counter(d.chosen for d in best.plan.decisions)
-        return Report(
-            source=model.source,
-            engine=self.engine,
-            mode=best.plan.mode,
-            calibrator=best.calibrator,
-            samples=table.samples + table.held_out_samples,
-            held_out=len(self.judged),
-            decisions={str(k): decisions.get(k, 0) for k in ("int8", "through", "fused", "float")},
-            reasons=dict(Counter(d.why for d in best.plan.decisions if d.chosen == "float").most_common()),
-            executed=layers,
-            outputs=best.accuracy.outputs,
-            layers=errors,
-            agreement=best.accuracy.agreement,
-            metric=best.accuracy.metric,
-            speed=speeds,
-            float_bytes=self.float_bytes,
-            int8_bytes=self.int8_bytes,
-            seconds={k: round(v, 3) for k, v in self.seconds.items()},
-            goals=reached,
-            met=met,
-            notes=tuple(notes),
-        )
-
-    def _goals(self, best: _Attempt, speedup: float | None) -> tuple[dict[str, str], bool]:
-        goals, found = self.goals, best.accuracy
-        reached: dict[str, str] = {}
-        oks = []
-        if goals.max_drop is not None:
-            lost = verify.drop(found)
-            oks.append(lost <= goals.max_drop)
-            reached["max_drop"] = f"{lost:.3g} points lost, {goals.max_drop:g} allowed: {_word(oks[-1])}"
-        if goals.min_sqnr is not None:
-            worst = min(found.outputs.values(), default=float("inf"))
-            oks.append(worst >= goals.min_sqnr)
-            reached["min_sqnr"] = f"{worst:.1f} dB, {goals.min_sqnr:g} wanted: {_word(oks[-1])}"
-        if goals.min_speedup is not None and speedup is not None:
-            oks.append(speedup >= goals.min_speedup)
-            reached["min_speedup"] = f"{speedup:.2f} times, {goals.min_speedup:g} wanted: {_word(oks[-1])}"
-        return reached, all(oks)
-
-
-def _word(ok: bool) -> str:
-    return "reached" if ok else "MISSED"
-
-
-def _bytes_in(folder: str) -> int:
-    return sum(p.stat().st_size for p in Path(folder).iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,8 @@ class Pair:
     float_model: ir.Model
     int8_model: ir.Model
     engine: str
+    #: how the int8 model is compiled
+    options: EngineOptions = field(default_factory=EngineOptions)
     sessions: dict[object, tuple[Session, Session]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -87,8 +90,8 @@ class Pair:
         if key not in self.sessions:
             shapes = {n: a.shape for n, a in feeds.items()}
             load = engines.get(self.engine).load
-            options = EngineOptions()
-            self.sessions[key] = (load(self.float_model, options, shapes), load(self.int8_model, options, shapes))
+            one, two = load(self.float_model, EngineOptions(), shapes), load(self.int8_model, self.options, shapes)
+            self.sessions[key] = (one, two)
         return self.sessions[key]
 
 
@@ -137,7 +140,7 @@ def layers(pair: Pair, tensors: Sequence[str], data: Dataset) -> tuple[LayerErro
     common = [t for t in tensors if t in made and t in mine]
     if not common:
         return ()
-    inner = Pair(watching(pair.float_model, common), watching(pair.int8_model, common), pair.engine)
+    inner = Pair(watching(pair.float_model, common), watching(pair.int8_model, common), pair.engine, pair.options)
     noises = [_Noise() for _ in common]
     for feeds in data.part(0, LAYER_SAMPLES).batches(1):
         first, second = inner.on(feeds)
@@ -164,10 +167,11 @@ def speed(pair: Pair, sample: Batch, batch: int) -> Speed:
     )
 
 
-def executed(model: ir.Model, engine: str, sample: Batch) -> dict[str, int]:
+def executed(model: ir.Model, engine: str, sample: Batch, options: EngineOptions | None = None) -> dict[str, int]:
     """Layers that multiply, as the engine really executed them, counted by precision: ``{"i8": 53, "f32": 1}``."""
     shapes = {n: a[:1].shape for n, a in sample.items()}
-    session = engines.get(engine).load(model, EngineOptions(profile=True), shapes)
+    profiled = dataclasses.replace(options or EngineOptions(), profile=True)
+    session = engines.get(engine).load(model, profiled, shapes)
     session.run({n: np.ascontiguousarray(a[:1]) for n, a in sample.items()})
     counts: dict[str, int] = {}
     for layer in session.profile():

@@ -26,8 +26,11 @@ from requant.scheme import Scheme
 
 log = logging.getLogger(__name__)
 
-Mode = Literal["full", "smart", "best"]
+Mode = Literal["full", "smart", "best", "measured"]
+#: Rules that decide by looking at a graph alone.
 MODES: tuple[Mode, ...] = ("full", "smart", "best")
+#: The mode of plans that `requant.pipeline.measured` found by running the model.
+MEASURED: Mode = "measured"
 #: ``int8``: computes on integers. ``through``: hands integers on. ``fused``: computed inside the node before it.
 Choice = Literal["int8", "through", "fused", "float"]
 FORMAT, VERSION = "requant plan", 1
@@ -195,8 +198,8 @@ def from_json(text: str, where: object = "plan") -> Plan:
             )
         fields: dict[str, Any] = {k: frozenset(v) if isinstance(v, list) else v for k, v in body["scheme"].items()}
         scheme = Scheme(**fields)
-        if body["mode"] not in MODES:
-            raise FormatError("unknown mode", where=where, got=body["mode"], expected=MODES)
+        if body["mode"] not in (*MODES, MEASURED):
+            raise FormatError("unknown mode", where=where, got=body["mode"], expected=(*MODES, MEASURED))
         decisions = tuple(Decision(**{k: _frozen(v) for k, v in d.items()}) for d in body["decisions"])
         tensors = tuple(Tensor(**{k: _frozen(v) for k, v in t.items()}) for t in body["tensors"])
         return Plan(cast(Mode, body["mode"]), scheme, decisions, tensors, str(body["graph"]))
