@@ -75,6 +75,8 @@ class EngineOptions:
         streams: how many runs at a time; None = what the hint and the machine suggest.
         precision: arithmetic of the float layers. ``f32`` means float32 also where the CPU has faster bfloat16 units.
         cache_dir: folder for compiled models, so that loading the same graph again is fast; None = no cache.
+        split: a large batch of samples that have nothing to do with each other may run as several small ones, where
+            that is faster (engines decide; ``latency`` without ``streams`` only).
         profile: measure every layer (``Session.profile``); costs some speed.
 
     Raises:
@@ -87,6 +89,7 @@ class EngineOptions:
     precision: Literal["f32", "bf16", "f16"] = "f32"
     cache_dir: str | None = None
     profile: bool = False
+    split: bool = True
 
     def __post_init__(self) -> None:
         for key in ("threads", "streams"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import re
 import sys
@@ -15,7 +17,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from requant.engines import machine
+from requant.engines import machine, split
 from requant.engines.base import (
     Array,
     Availability,
@@ -101,10 +103,11 @@ class OpenVINO(Engine):
         where = f"openvino: {model.graph.name or 'graph'}"
         inputs, sizes = bind(model, shapes, self.name)
         core = _one_core()
-        config = _config(core, options, where)
+        parts = _pieces(model, options, inputs)
+        config = _config(core, options if parts is None else dataclasses.replace(options, streams=parts[1]), where)
         try:
             graph = core.read_model(join(*skeleton(model)))
-            _reshape(graph, inputs)
+            _reshape(graph, inputs if parts is None else _part_of(inputs, parts[0]))
             conform(graph, _library())
             compiled = core.compile_model(graph, "CPU", config)
             granted = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
@@ -124,7 +127,12 @@ class OpenVINO(Engine):
         outputs = []
         for value, port in zip(model.graph.outputs, compiled.outputs):
             dtype = numpy_dtype(value, self.name) if value.dtype is not None else _dtype(port)
-            outputs.append(TensorSpec(str(value.name), dtype, output_shape(value, sizes, _shape(port))))
+            known = _shape(port)
+            if parts is not None and known is not None:
+                known = (inputs[0].shape[0] if inputs[0].shape else None, *known[1:])
+            outputs.append(TensorSpec(str(value.name), dtype, output_shape(value, sizes, known)))
+        if parts is not None:
+            return SplitSession(compiled, request, graph, inputs, outputs, parts, options.profile, where)
         return OpenVINOSession(compiled, request, graph, inputs, outputs, flights, options.profile, where)
 
 
@@ -317,6 +325,70 @@ class OpenVINOSession(Session):
         return EngineError("OpenVINO failed while it ran the graph", where=self._where, got=_essence(fault))
 
 
+class SplitSession(OpenVINOSession):
+    """A compiled model for a few samples, on several streams: a large batch runs through it piece by piece."""
+
+    def __init__(
+        self,
+        compiled: Any,
+        request: Any,
+        graph: Any,
+        inputs: tuple[TensorSpec, ...],
+        outputs: list[TensorSpec],
+        parts: tuple[int, int],
+        profiled: bool,
+        where: str,
+    ) -> None:
+        super().__init__(compiled, request, graph, inputs, outputs, 1, profiled, where)
+        self._size, streams = parts
+        # Twice the streams, so that no stream waits for this thread between two pieces.
+        self._flying = 2 * streams
+
+    def _infer(self, arrays: list[Array]) -> list[Array]:
+        if self._narrowed:
+            self._check_contents(arrays)
+        # Pieces are views, which the binding shares only if they are writable and in C order.
+        whole = [a if a.flags.carray else np.array(a, order="C") for a in arrays]
+        batch, size = len(whole[0]), self._size
+        results: list[Array] = []
+        flying: deque[tuple[int, Any]] = deque()
+
+        def land() -> None:
+            at, request = flying.popleft()
+            request.wait()
+            for i in range(len(self.outputs)):
+                data = request.get_output_tensor(i).data
+                if len(results) == i:
+                    results.append(np.empty((batch, *data.shape[1:]), data.dtype))
+                results[i][at : at + size] = data
+            self._idle.append(request)
+
+        try:
+            for at in range(0, batch, size):
+                if len(flying) == self._flying:
+                    land()
+                request = self._request(self._idle)
+                for port, array in zip(self._ports, whole):
+                    if port is not None:
+                        request.set_input_tensor(port, self._share(array[at : at + size]))
+                request.start_async()
+                flying.append((at, request))
+            while flying:
+                land()
+        except Exception as fault:
+            for _, request in flying:  # they read the caller's memory, so they must have ended
+                with contextlib.suppress(Exception):
+                    request.wait()
+            raise fault if isinstance(fault, EngineError) else self._failed(fault) from fault
+        return self._own(results)
+
+    def _look(self, arrays: list[Array], at: Callable[[list[Array]], T]) -> T:
+        return at(self._infer(arrays))
+
+    def _start(self, arrays: list[Array]) -> Callable[[], list[Array]]:
+        return Session._start(self, arrays)
+
+
 def _config(core: Any, options: EngineOptions, where: str) -> dict[str, str]:
     if options.precision in _CAPABILITY:
         can = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
@@ -346,6 +418,19 @@ def _config(core: Any, options: EngineOptions, where: str) -> dict[str, str]:
             raise EngineError("the cache folder cannot be used", where=options.cache_dir, got=fault) from fault
         config["CACHE_DIR"] = options.cache_dir
     return config
+
+
+def _pieces(model: ir.Model, options: EngineOptions, inputs: tuple[TensorSpec, ...]) -> tuple[int, int] | None:
+    """How a large batch is cut; see ``split.pieces``. Who asks for streams or throughput has other batches to run."""
+    if not options.split or options.hint != "latency" or options.streams is not None:
+        return None
+    shapes = {s.name: tuple(d if isinstance(d, int) else None for d in s.shape or (None,)) for s in inputs}
+    return split.pieces(model, shapes, options.threads or machine.usable_physical_cores())
+
+
+def _part_of(inputs: tuple[TensorSpec, ...], size: int) -> tuple[TensorSpec, ...]:
+    """The inputs with that many samples."""
+    return tuple(dataclasses.replace(s, shape=(size, *(s.shape or ())[1:])) for s in inputs)
 
 
 def _reshape(graph: Any, inputs: tuple[TensorSpec, ...]) -> None:

@@ -39,7 +39,7 @@ HELD_OUT = 0.25
 
 #: Samples whose range is compared with what was declared of the data.
 _LOOK_AT = 32
-_DEFAULTS = EngineOptions()
+_DEFAULTS = EngineOptions(split=False)  # batches are looked at as a whole, where they lie
 
 Progress = Callable[[int, int], None]
 

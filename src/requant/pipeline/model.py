@@ -27,7 +27,7 @@ from requant.errors import (
     UnsupportedError,
     nearest,
 )
-from requant.formats import archive, onnx_file, symbol_file
+from requant.formats import archive, onnx_file, symbol_file, tflite
 from requant.formats.params import read_params, split_arg_aux, write_params
 from requant.formats.sparse import Csr, RowSparse
 from requant.lower import Dims, Lowered, free_inputs, missing_parameters, needed_nodes, to_onnx
@@ -303,10 +303,12 @@ class Model:
             hint: ``latency`` (one request at a time) or ``throughput`` (many).
             streams: how many requests run in parallel; None leaves it to the engine.
             precision: arithmetic of float layers: ``f32``, ``bf16`` or ``f16``.
+            split: let a large batch run as several small ones side by side where samples do not depend on each other
+                and that is faster.
             cache_dir: keep compiled models there, so that the next start is faster.
+            int8: serve in float at first, calibrate on what is asked, and become INT8 meanwhile; see ``Live``.
         Raises:
             EngineError: the engine is unknown, not installed, or refuses the graph. There is no silent switch.
-            int8: serve in float at first, calibrate on what is asked, and become INT8 meanwhile; see ``Live``.
         """
         options = EngineOptions(
             threads=threads,
@@ -315,6 +317,7 @@ class Model:
             precision=precision,  # type: ignore[arg-type]
             cache_dir=cache_dir,
             profile=profile,
+            split=split,
         )
         compiled: Compiled
         if int8 is None:
@@ -532,8 +535,8 @@ def load(
     """Load a model from files.
 
     Args:
-        path: an MXNet symbol JSON (``net-symbol.json``), a prefix (``net``), an ``.onnx`` file, a folder with one
-            model, or a SageMaker ``model.tar.gz``.
+        path: an MXNet symbol JSON (``net-symbol.json``), a prefix (``net``), an ``.onnx`` or ``.tflite`` file, a folder
+            with one model, or a SageMaker ``model.tar.gz``.
         params: the ``.params`` file, where it does not follow from the name.
         epoch: which ``net-%04d.params``; the highest if not given.
         shapes: dimensions of inputs, for files that do not say them; a string or None leaves a dimension open.
@@ -549,6 +552,8 @@ def load(
     with archive.locate(path, params, epoch) as files:
         if files.kind == "onnx":
             return Model.from_onnx(onnx_file.read(files.symbol, shapes), source=os.fspath(path))
+        if files.kind == "tflite":
+            return Model.from_onnx(tflite.to_onnx(tflite.read(files.symbol)), source=os.fspath(path))
         symbol = symbol_file.load(files.symbol)
         values: dict[str, np.ndarray] = {}
         if files.params is not None:
