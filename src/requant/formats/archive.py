@@ -1,7 +1,7 @@
 """From a MODEL argument to the files of one model.
 
-A model may be named by its symbol JSON, by the prefix of a checkpoint, by an ``.onnx`` file, by a folder that holds
-one model, or by a packed ``model.tar.gz`` (as SageMaker stores it).
+A model may be named by its symbol JSON, by the prefix of a checkpoint, by an ``.onnx`` or ``.tflite`` file, by a folder
+that holds one model, or by a packed ``model.tar.gz`` (as SageMaker stores it).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from typing import IO, Any, Literal, cast
 from requant.errors import FormatError, nearest
 from requant.formats.sniff import recognize
 
+#: Files that hold a whole model, by their ending.
+_WHOLE: dict[str, Literal["onnx", "tflite"]] = {".onnx": "onnx", ".tflite": "tflite"}
 _TAR_NAMES = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
 _MAX_MEMBERS = 10_000
 _MAX_BYTES = 16 << 30
@@ -45,13 +47,13 @@ class ModelFiles:
     """The files of one model. Use it as a context manager: files unpacked from an archive are removed at its end.
 
     Args:
-        kind: ``"mxnet"`` or ``"onnx"``.
-        symbol: the symbol JSON, or the ``.onnx`` file.
-        params: the parameters; None for ONNX, and for a symbol that lies alone.
+        kind: ``"mxnet"``, ``"onnx"`` or ``"tflite"``.
+        symbol: the symbol JSON, or the ``.onnx`` or ``.tflite`` file.
+        params: the parameters; None for ONNX and TFLite, and for a symbol that lies alone.
         epoch: epoch number in the name of ``params``, if it has one.
     """
 
-    kind: Literal["mxnet", "onnx"]
+    kind: Literal["mxnet", "onnx", "tflite"]
     symbol: Path
     params: Path | None = None
     epoch: int | None = None
@@ -83,7 +85,7 @@ def _listing(folder: Path) -> list[str]:
 
 def _model_names(folder: Path) -> list[str]:
     """Names in a folder that could belong to a model."""
-    endings = (".json", ".params", ".onnx", *_TAR_NAMES)
+    endings = (".json", ".params", *_WHOLE, *_TAR_NAMES)
     return [name for name in _listing(folder) if name.endswith(endings)]
 
 
@@ -105,8 +107,7 @@ def _epochs(folder: Path, prefix: str) -> dict[int, str]:
 
 
 def _epoch_of(path: Path) -> int | None:
-    match = re.search(r"-(-?\d{1,9})\.params$", path.name)
-    return int(match[1]) if match else None
+    return int(match[1]) if (match := re.search(r"-(-?\d{1,9})\.params$", path.name)) else None
 
 
 def _prefix_of(symbol: Path) -> str:
@@ -157,18 +158,18 @@ def _from_symbol(symbol: Path, params: Path | None, epoch: int | None, required:
 def _from_folder(folder: Path, params: Path | None, epoch: int | None) -> ModelFiles:
     names = _listing(folder)
     symbols = [name for name in names if name.endswith(".json") and _looks_like_symbol(folder / name)]
-    onnx = [name for name in names if name.endswith(".onnx")]
-    if len(symbols) + len(onnx) != 1:
-        what = "no model is in the folder" if not symbols and not onnx else "more than one model is in the folder"
-        raise (_MissingFile if not symbols and not onnx else FormatError)(
+    whole = [name for name in names if name.endswith(tuple(_WHOLE))]
+    if len(symbols) + len(whole) != 1:
+        what = "no model is in the folder" if not symbols and not whole else "more than one model is in the folder"
+        raise (_MissingFile if not symbols and not whole else FormatError)(
             what,
             where=folder,
-            got=_say(symbols + onnx or names),
-            expected="one symbol JSON with its parameters, or one .onnx file",
-            next="name the model's file itself" if symbols or onnx else "check the path",
+            got=_say(symbols + whole or names),
+            expected="one symbol JSON with its parameters, or one .onnx or .tflite file",
+            next="name the model's file itself" if symbols or whole else "check the path",
         )
-    if onnx:
-        return _from_onnx(folder / onnx[0], params, epoch)
+    if whole:
+        return _from_whole(folder / whole[0], params, epoch)
     symbol = folder / symbols[0]
     others = [name for name in names if name.endswith(".params")]
     if params is None and epoch is None and len(others) == 1:
@@ -176,15 +177,15 @@ def _from_folder(folder: Path, params: Path | None, epoch: int | None) -> ModelF
     return _from_symbol(symbol, params, epoch, required=True)
 
 
-def _from_onnx(path: Path, params: Path | None, epoch: int | None) -> ModelFiles:
+def _from_whole(path: Path, params: Path | None, epoch: int | None) -> ModelFiles:
     if params is not None or epoch is not None:
         raise FormatError(
-            "an ONNX model holds its parameters itself",
+            f"a file {path.suffix} holds its parameters itself",
             where=path,
             got=f"params={str(params)!r}" if params is not None else f"epoch={epoch}",
             next="leave them out",
         )
-    return ModelFiles("onnx", path)
+    return ModelFiles(_WHOLE[path.suffix], path)
 
 
 def _from_prefix(prefix: Path, params: Path | None, epoch: int | None) -> ModelFiles:
@@ -192,8 +193,9 @@ def _from_prefix(prefix: Path, params: Path | None, epoch: int | None) -> ModelF
     for name in (f"{stem}-symbol.json", f"{stem}_symbol.json", f"{stem}.json"):
         if (folder / name).is_file():
             return _from_symbol(folder / name, params, epoch, required=True)
-    if (folder / f"{stem}.onnx").is_file():
-        return _from_onnx(folder / f"{stem}.onnx", params, epoch)
+    for ending in _WHOLE:
+        if (folder / f"{stem}{ending}").is_file():
+            return _from_whole(folder / f"{stem}{ending}", params, epoch)
     names = _model_names(folder)
     if not folder.is_dir():
         got, advice = f"no folder {str(folder)!r}", "check the path"
@@ -205,7 +207,7 @@ def _from_prefix(prefix: Path, params: Path | None, epoch: int | None) -> ModelF
         "there is no model of this name",
         where=prefix,
         got=got,
-        expected=f"{stem}-symbol.json and {stem}-0000.params, or an .onnx file, a folder, a .tar.gz",
+        expected=f"{stem}-symbol.json and {stem}-0000.params, or an .onnx or .tflite file, a folder, a .tar.gz",
         next=advice,
     )
 
@@ -344,7 +346,7 @@ def locate(
     - ``net-symbol.json`` (or any symbol JSON): with ``params``, else with the highest ``net-<epoch>.params`` beside it,
       or the given epoch, or ``net.params``. A symbol in a folder without any parameters comes alone.
     - ``net``: a prefix; the same with ``net-symbol.json`` or ``net.json``.
-    - ``net.onnx``, or a prefix of it.
+    - ``net.onnx``, ``net.tflite``, or a prefix of it.
     - a folder with exactly one model.
     - ``model.tar.gz``: unpacked to a temporary folder, which `ModelFiles.close` removes.
 
@@ -365,14 +367,14 @@ def locate(
         return _from_prefix(target, chosen, epoch)
     if target.name.endswith(_TAR_NAMES):
         return _from_archive(target, chosen, epoch)
-    if target.suffix == ".onnx":
-        return _from_onnx(target, chosen, epoch)
+    if target.suffix in _WHOLE:
+        return _from_whole(target, chosen, epoch)
     if target.suffix == ".params":
         raise FormatError(
             "these are parameters, not a model",
             where=target,
             got=_say(_model_names(target.parent)),
-            expected="a symbol JSON, a prefix, an .onnx file, a folder or a .tar.gz",
+            expected="a symbol JSON, a prefix, an .onnx or .tflite file, a folder or a .tar.gz",
             next=f"give the symbol first, and params={str(target)!r}",
         )
     if _looks_like_symbol(target):
@@ -392,6 +394,6 @@ def _no_model(path: Path) -> FormatError:
         "this is not a model" + (f" but {what}" if what else ""),
         where=path,
         got=repr(start[:16]) if start else "an empty file",
-        expected="a symbol JSON, a prefix, an .onnx file, a folder or a .tar.gz",
+        expected="a symbol JSON, a prefix, an .onnx or .tflite file, a folder or a .tar.gz",
         next=advice,
     )

@@ -10,6 +10,7 @@ from requant.attrs import Attrs
 from requant.dtypes import as_dtype, from_code
 from requant.errors import AttributeValueError
 from requant.ops import elementwise as ew
+from requant.ops import ranges
 from requant.ops.elementwise import BFLOAT16, FLOAT16, FLOAT32
 from requant.ops.emit import Emit, Value
 from requant.ops.registry import op, same_shape
@@ -39,6 +40,9 @@ def cast(g: Emit, a: CastAttrs, data: Value) -> Value:
     target = named(g, a.dtype)
     if target == ew.BOOL and ew.is_float(g.dtype(data)):
         return g("Not", g("Equal", data, 0))
+    if target == FLOAT32 and g.dtype(data) == np.int32:
+        known = ranges.as_float(g, data)  # sums of a quantized layer
+        return g.cast(data, target) if known is None else known
     return g.cast(data, target)
 
 

@@ -9,7 +9,7 @@ DequantizeLinear → Conv → … → QuantizeLinear with int8 weights, which en
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from requant.ops.conv import ConvolutionAttrs, channels_last, convolution
 from requant.ops.emit import Emit, Value
 from requant.ops.nested import Chain, Nested
 from requant.ops.normalization import BatchNormAttrs
-from requant.ops.quantized_linear import accumulator_range, conv_sums
+from requant.ops.quantized_linear import accumulator_range, conv_sums, positions
 from requant.ops.ranges import FLOAT32, INT8, UINT8, Range, Triple
 from requant.ops.registry import Shape, op
 from requant.qmath import MXNET_ZERO_RANGE_SCALE
@@ -257,7 +257,7 @@ class _Layer:
         if ds is not None:
             if self.bias is not None:
                 parts.append(self._restored_bias(multipliers, ws, ds))
-            attrs, x = self._positions()
+            attrs, x = positions(g, self.attrs, self.data, self.of_data)
             x = convolution(g, attrs, x, *parts)
         else:  # a range that only a run can tell: the convolution runs on plain integers, its result is scaled
             x = convolution(g, self.attrs, ranges.restored(g, self.data, np.ones((), np.float32)), *parts)
@@ -270,22 +270,6 @@ class _Layer:
             else:
                 x = g("Add", x, ranges.real(g, step.other, *self.of[step.other]))
         return x
-
-    def _positions(self) -> tuple[ConvolutionAttrs, Value]:
-        """The data in real numbers. A kernel of one position that skips others gets only those it reads.
-
-        Both branches of a residual block begin so, and then share them; OpenVINO would compute such convolutions in
-        float, because it skips the positions before them by itself, between the quantizers.
-        """
-        g, attrs = self.g, self.attrs
-        x = ranges.real(g, self.data, *self.of_data)
-        if max(attrs.kernel) > 1 or max(attrs.stride or (1,)) == 1 or any(attrs.pad):
-            return attrs, x
-        key = (x, repr(attrs.stride).encode())
-        if key not in g.reals:
-            read = g("MaxPool", x, kernel_shape=list(attrs.kernel), strides=list(attrs.stride))
-            g.reals[key] = ranges.integers(g, read, self.kind, *self.of_data)
-        return replace(attrs, stride=()), ranges.real(g, g.reals[key], *self.of_data)
 
     def _restored_bias(self, multipliers: Value, ws: np.ndarray, ds: float) -> Value:
         """The bias as int32 in units of the sums, and back."""

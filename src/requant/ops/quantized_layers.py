@@ -15,7 +15,7 @@ from requant.ops.elementwise import NoAttrs
 from requant.ops.emit import Emit, Value
 from requant.ops.normalization import BatchNormAttrs, batch_norm
 from requant.ops.pooling import PoolingAttrs, pooling
-from requant.ops.quantized_linear import OUTPUTS, accumulator_range
+from requant.ops.quantized_linear import OUTPUTS, accumulator_range, accumulator_step
 from requant.ops.ranges import INT8, INT32_LEVELS, UINT8, Range, Triple
 from requant.ops.registry import Shape, find, op
 
@@ -150,7 +150,9 @@ def _add_to_int32(g: Emit, data: list[Value], kinds: list[np.dtype], pairs: list
         terms.append(g("Mul", g.cast(x, np.float32), ratio))
     sums = ranges.saturated32(g, g("Add", *terms))
     if ranges.known(g, *pairs):
-        ranges.set_real(g, sums, g("Add", *(ranges.real(g, x, *pair) for x, pair in zip(data, pairs))))
+        with g.folding():
+            unit = g("Div", reach, INT32_LEVELS)
+        ranges.set_real(g, sums, g("Add", *(ranges.real(g, x, *pair) for x, pair in zip(data, pairs))), unit)
     return sums, low, reach
 
 
@@ -201,7 +203,7 @@ def quantized_elemwise_mul(
         return g.cast(g.cast(cut, np.int32), np.int8), low, high
     if ranges.known(g, left, right):
         value = g("Mul", ranges.real(g, lhs, *left, "R7"), ranges.real(g, rhs, *right, "R7"))
-        ranges.set_real(g, product, value)
+        ranges.set_real(g, product, value, accumulator_step(g, INT8, left, right))
     return product, *accumulator_range(g, INT8, left, right)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from requant.ops.emit import Emit, Value
 from requant.ops.indexing import EmbeddingAttrs, embedding
 from requant.ops.ranges import FLOAT32, INT8, INT32_LEVELS, UINT8, Range, Triple
 from requant.ops.registry import Shape, find, op
+from requant.qmath import Levels
 
 OUTPUTS = ("output", "min_output", "max_output")
 
@@ -77,6 +79,24 @@ def conv_sums(g: Emit, a: ConvolutionAttrs, data: Value, weight: Value) -> Value
         pads=pads + pads,
         group=a.num_group,
     )
+
+
+def positions(
+    g: Emit, a: ConvolutionAttrs, data: Value, of_data: Range, levels: Levels = "R8"
+) -> tuple[ConvolutionAttrs, Value]:
+    """The data of a convolution in real numbers. A kernel of one position that skips others gets only those it reads.
+
+    Both branches of a residual block begin so, and then share them; OpenVINO would compute such convolutions in float,
+    because it skips the positions before them by itself, between the quantizers.
+    """
+    x = ranges.real(g, data, *of_data, levels)
+    if max(a.kernel) > 1 or max(a.stride or (1,)) == 1 or any(a.pad):
+        return a, x
+    key = (x, repr(a.stride).encode())
+    if key not in g.reals:
+        read = g("MaxPool", x, kernel_shape=list(a.kernel), strides=list(a.stride))
+        g.reals[key] = ranges.integers(g, read, g.dtype(data), *of_data, levels)
+    return replace(a, stride=()), ranges.real(g, g.reals[key], *of_data, levels)
 
 
 def fc_sums(g: Emit, a: FullyConnectedAttrs, data: Value, weight: Value) -> Value:
@@ -134,9 +154,11 @@ def quantized_conv(
         sums = g("Add", sums, added)
     out = channels_to_back(g, sums) if last else sums
     if ranges.known(g, of_data, of_weight, *pairs):
-        parts = [ranges.real(g, data, *of_data, "R7"), ranges.real(g, weight, *of_weight, "R7")]
+        plain, x = (a, ranges.real(g, data, *of_data, "R7")) if last else positions(g, a, data, of_data, "R7")
+        parts = [ranges.real(g, weight, *of_weight, "R7")]
         parts += [ranges.real(g, bias, *pair, "R7") for pair in pairs if bias is not None]
-        ranges.set_real(g, out, convolution(g, a, *parts))
+        unit = accumulator_step(g, kind, of_data, of_weight) if bias is None else None
+        ranges.set_real(g, out, convolution(g, plain, x, *parts), unit)
     return out, *accumulator_range(g, kind, of_data, of_weight)
 
 
@@ -209,7 +231,8 @@ def _real_fc(
             parts.append(g("Mul", g.cast(added, np.float32), np.float32(one)))
         else:
             parts.append(ranges.restored(g, added, np.asarray(one, np.float32)))
-    ranges.set_real(g, sums, fully_connected(g, a, *parts))
+    unit = accumulator_step(g, g.dtype(data), of_data, of_weight)
+    ranges.set_real(g, sums, fully_connected(g, a, *parts), unit)
 
 
 def _embedding_types(a: EmbeddingAttrs, types: Mapping[str, np.dtype | None]) -> dict[str, np.dtype]:

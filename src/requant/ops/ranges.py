@@ -26,6 +26,8 @@ INT8, UINT8, INT32, FLOAT32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np
 INT32_LEVELS = 2147483647.0
 #: The largest float32 below 2^31.
 _LARGEST_INT32 = 2147483520.0
+#: The key of an accumulator's unit among ``Emit.reals``, where real numbers go by the bytes of a scale.
+_UNIT = b"unit"
 
 Range = tuple[Value, Value]
 Triple = tuple[Value, Value, Value]
@@ -144,15 +146,34 @@ def known(g: Emit, *ranges: Range) -> bool:
     return not g.exact and all(number(g, v) is not None for pair in ranges for v in pair)
 
 
-def set_real(g: Emit, accumulator: Value, value: Value) -> Value:
-    """State which float value holds the real numbers of an int32 accumulator. Returns the accumulator."""
+def set_real(g: Emit, accumulator: Value, value: Value, unit: Value | None = None) -> Value:
+    """State which float value holds the real numbers of an int32 accumulator. Returns the accumulator.
+
+    Args:
+        unit: the real numbers that one integer stands for, a constant of one element, where ``value`` divided by it
+            gives the very integers; None where those are rounded on the way.
+    """
     g.reals[accumulator, b""] = value
+    if unit is not None:
+        g.reals[accumulator, _UNIT] = unit
     return accumulator
 
 
 def real_of(g: Emit, accumulator: Value) -> Value | None:
     """The float value that `set_real` stated, if any."""
     return g.reals.get((accumulator, b""))
+
+
+def as_float(g: Emit, accumulator: Value) -> Value | None:
+    """An int32 accumulator as float32, out of its real numbers, so that engines need not make the integers at all.
+
+    None where `set_real` stated nothing, or real numbers that were not rounded as the integers are.
+    """
+    value, unit = real_of(g, accumulator), g.reals.get((accumulator, _UNIT))
+    known = None if unit is None else number(g, unit)
+    if value is None or not known:
+        return None
+    return value if known == 1.0 else g("Mul", value, np.float32(1 / known))
 
 
 def through(g: Emit, q: Value, low: Value, high: Value, move: Callable[[Value], Value]) -> Triple:

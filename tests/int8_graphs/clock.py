@@ -1,0 +1,109 @@
+"""Time the INT8 graphs by turns: ``python clock.py FOLDER MXNET_PYTHON [--seconds 8] [name ...]``.
+
+Ours on both engines, int8 and float, and MXNet 1.9.1 in a process of its own, each on all cores. The fastest run of
+each goes into ``FOLDER/measured.json``, from which ``table.py`` writes the document. Nothing else should run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import graphs
+from floats import float_network
+from test_int8_graphs import ENGINES, load, model
+
+HERE = Path(__file__).parent
+#: Seconds after which no peer's idle threads spin any more.
+SETTLE = 0.25
+
+
+def ours(name: str, engine: str, kind: str) -> Callable[[], float]:
+    """The seconds of one run, as a call."""
+    symbol, params = load(name)
+    data = graphs.image(name)
+    net = float_network(symbol) if kind == "float" else symbol
+    compiled = model(net, params, name).compile(engine, shapes={"data": data.shape})
+
+    def run() -> float:
+        start = time.perf_counter()
+        compiled.run(data)
+        return time.perf_counter() - start
+
+    return run
+
+
+class MXNet:
+    """MXNet 1.9.1 in a process of its own, which waits between runs."""
+
+    def __init__(self, python: str, name: str) -> None:
+        self.process = subprocess.Popen(
+            [python, str(HERE / "mxnet_clock.py"), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._line() == "ready", f"MXNet did not start: {self.process.wait()}"
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def __call__(self) -> float:
+        assert self.process.stdin is not None
+        self.process.stdin.write("run\n")
+        self.process.stdin.flush()
+        return float(self._line())
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def clock(name: str, python: str, seconds: float, engines: tuple[str, ...] = ENGINES) -> dict[str, float]:
+    """Milliseconds of the fastest run of each, by turns: a settled machine, one run to warm up, one that counts."""
+    calls: dict[str, Callable[[], float]] = {}
+    for engine in engines:
+        calls[engine] = ours(name, engine, "int8")
+        calls[f"{engine} float"] = ours(name, engine, "float")
+    theirs = calls["mxnet"] = MXNet(python, name)
+    times: dict[str, list[float]] = {n: [] for n in calls}
+    for call in calls.values():
+        call()
+    end = time.perf_counter() + seconds
+    while len(times["mxnet"]) < 3 or (time.perf_counter() < end and len(times["mxnet"]) < 30):
+        for who, call in calls.items():
+            time.sleep(SETTLE)
+            call()
+            times[who].append(call())
+    theirs.close()
+    return {who: 1000 * min(t) for who, t in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("python")
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES))
+    args = parser.parse_intermixed_args()
+    path = args.folder / "measured.json"
+    for name in args.names or graphs.names():
+        rows = json.loads(path.read_text()) if path.exists() else {}
+        ms = clock(name, args.python, args.seconds, tuple(args.engines))
+        rows[name] = {**rows.get(name, {}), "ms": ms}
+        path.write_text(json.dumps(rows))
+        print(name, {k: round(v, 1) for k, v in ms.items()}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
