@@ -123,6 +123,7 @@ def budget_of(
     seconds = measured.BUDGET if budget is None else budget
     if not (seconds > 0 and math.isfinite(seconds)):
         raise QuantizationError("the budget must be a positive number of seconds", got=budget)
+    Measurements(path, {})  # a file of something else is told before anything is run
     return Budget(seconds, path, precisions)
 
 
