@@ -43,8 +43,6 @@ _PIECE = 16
 _APART = 4
 #: Sessions for observing that are kept, one for each shape that came.
 _SESSIONS = 4
-#: Seconds that float and INT8 are timed by turns.
-_SECONDS = 1.0
 #: Where a table keeps what verification found.
 _METADATA = "requant.live"
 
@@ -168,7 +166,7 @@ class Builder:
                 "error",
                 self.threads,
                 mean_axes(graph, made),
-                EngineOptions(threads=self.threads),
+                EngineOptions(threads=self.threads, split=False),
             )
         return self._observer
 
@@ -273,7 +271,8 @@ class Builder:
         accuracy = verify.compare(pair, self.kept)
         feeds = self.kept[-1]
         first, second = pair.on(feeds)
-        times = by_turns({"float": lambda: first.run(feeds), "int8": lambda: second.run(feeds)}, _SECONDS, least=9)
+        calls = {"float": lambda: first.run(feeds), "int8": lambda: second.run(feeds)}
+        times = by_turns(calls, verify.SECONDS / 2, least=9)
         speed = Speed(
             batch=len(next(iter(feeds.values()))),
             float_ms=1e3 * float(np.median(times["float"])),
