@@ -56,7 +56,7 @@ _cache = _Cache(CACHE_SIZE)
 
 
 def invoke(
-    op: OpDef, attrs: Mapping[str, object] | Attrs, arrays: Sequence[np.ndarray], count: int | None = None
+    op: OpDef, attrs: Mapping[str, object] | Attrs, arrays: Sequence[np.ndarray], training: bool = False
 ) -> list[np.ndarray]:
     """Run one operator on arrays.
 
@@ -64,6 +64,7 @@ def invoke(
         op: the operator.
         attrs: its attributes, parsed or not.
         arrays: its inputs in MXNet's order; labels that inference does not need may be left out.
+        training: compute what MXNet computes in training mode: BatchNorm takes the statistics of the batch.
     Returns:
         Its visible outputs.
     Raises:
@@ -71,11 +72,12 @@ def invoke(
     """
     parsed = attrs if isinstance(attrs, Attrs) else op.parse(attrs)
     ranks = tuple((a.dtype.str if a.dtype.kind != "V" else a.dtype.name, a.ndim) for a in arrays)
-    open_key = (op.name, parsed, ranks)
+    training = training and op.by_mode
+    open_key: Key = (op.name, parsed, ranks, training)
     known, call = _cache.get(open_key)
     if not known:
         try:
-            call = _build(op, parsed, [(a.dtype, [f"d{i}_{k}" for k in range(a.ndim)]) for i, a in enumerate(arrays)])
+            call = _build(op, parsed, _open(arrays), training)
         except NeedsShape:
             call = None
         _cache.put(open_key, call)
@@ -83,16 +85,21 @@ def invoke(
         closed_key = (*open_key, tuple(a.shape for a in arrays))
         known, call = _cache.get(closed_key)
         if call is None:
-            call = _build(op, parsed, [(a.dtype, list(a.shape)) for a in arrays])
+            call = _build(op, parsed, [(a.dtype, list(a.shape)) for a in arrays], training)
             _cache.put(closed_key, call)
     return call(arrays)
 
 
+def _open(arrays: Sequence[np.ndarray]) -> list[tuple[np.dtype, list[int | str]]]:
+    """Dtypes of arrays, and a name for each dimension."""
+    return [(a.dtype, [f"d{i}_{k}" for k in range(a.ndim)]) for i, a in enumerate(arrays)]
+
+
 def lower_one(
-    op: OpDef, attrs: Attrs, inputs: Sequence[tuple[np.dtype, Sequence[int | str]]]
+    op: OpDef, attrs: Attrs, inputs: Sequence[tuple[np.dtype, Sequence[int | str]]], training: bool = False
 ) -> tuple[ir.Model, list[int]]:
     """A one-op model with inputs ``in0``... and outputs ``out0``..., and which inputs it really reads."""
-    g = Emit(op.name, exact=True)
+    g = Emit(op.name, exact=True, training=training)
     g.mx_op = op.name
     names = op.input_names(attrs, len(inputs))
     needed = [n for n in names if n not in op.labels]
@@ -120,8 +127,8 @@ def lower_one(
     return ir.Model(graph, ir_version=IR_VERSION, producer_name="requant"), used
 
 
-def _build(op: OpDef, attrs: Attrs, inputs: Sequence[tuple[np.dtype, Sequence[int | str]]]) -> Call:
-    model, used = lower_one(op, attrs, inputs)
+def _build(op: OpDef, attrs: Attrs, inputs: Sequence[tuple[np.dtype, Sequence[int | str]]], training: bool) -> Call:
+    model, used = lower_one(op, attrs, inputs, training)
     session: Session = engines.get("onnxruntime").load(model, EngineOptions(threads=1), None)
     names = [f"in{i}" for i in used]
 

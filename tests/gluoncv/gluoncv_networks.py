@@ -1,5 +1,6 @@
 """How each network of GluonCV's list is built and fed: the same rules for the recorder and for the test."""
 
+import contextlib
 import os
 import sys
 
@@ -28,7 +29,7 @@ def arguments(name):
         found.update(classes=["a", "b", "c"])
     elif name.endswith("custom"):
         found.update(nclass=7)
-    if name.startswith(SEGMENTATION) and "wideresnet" not in name and not name.endswith("int8"):
+    if name.startswith(SEGMENTATION) and "wideresnet" not in name:
         found.update(crop_size=192 if name.startswith("icnet") else 96)
     return found
 
@@ -71,8 +72,32 @@ def shapes(name):
     return [[(1, 3, s, s)] for s in (64, 128, 224, 299)]
 
 
+@contextlib.contextmanager
+def only_classes():
+    """For INT8 names: GluonCV also makes the float network, with a trained base that it downloads, to ask it for its
+    classes. Here it makes it without the base."""
+    from gluoncv.model_zoo import model_zoo
+
+    original = model_zoo.get_model
+
+    def plain(name, **kwargs):
+        try:
+            return original(name, pretrained_base=False, **kwargs)
+        except TypeError:
+            return original(name, **kwargs)
+
+    model_zoo.get_model = plain
+    try:
+        yield
+    finally:
+        model_zoo.get_model = original
+
+
 def build(name, get_model):
     """The network, without trained weights."""
+    if name.endswith("int8"):
+        with only_classes():
+            return get_model(name, pretrained=False)
     try:
         return get_model(name, pretrained=False, pretrained_base=False, **arguments(name))
     except (TypeError, Warning):  # Darknet raises a Warning for arguments that it does not know

@@ -1,14 +1,37 @@
-"""``mx.autograd``: requant never records and never trains; scripts that say so explicitly run as they are."""
+"""``mx.autograd``: requant never records; scripts that say so explicitly run as they are.
+
+Training mode is what it is in MXNet for whoever only computes forward: ``is_training`` says so, and BatchNorm takes the
+statistics of the batch (some blocks compute a group norm in that way). Blocks run operator by operator in it,
+hybridized or not.
+"""
 
 from __future__ import annotations
 
-import contextlib
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 from requant.errors import UnsupportedError
 
 _NO_GRADIENTS = "requant runs and quantizes trained models; it does not compute gradients"
-_NO_TRAINING = "requant runs and quantizes trained models; it has no training mode"
+
+
+class _Mode(threading.local):
+    """Whether this thread is in training mode."""
+
+    training = False
+
+
+_mode = _Mode()
+
+
+@contextmanager
+def _in_mode(training: bool) -> Iterator[None]:
+    before, _mode.training = _mode.training, training
+    try:
+        yield
+    finally:
+        _mode.training = before
 
 
 def record(train_mode: bool = True) -> AbstractContextManager[None]:
@@ -17,24 +40,21 @@ def record(train_mode: bool = True) -> AbstractContextManager[None]:
 
 
 def train_mode() -> AbstractContextManager[None]:
-    """Raises UnsupportedError: operators run as at inference."""
-    raise UnsupportedError(_NO_TRAINING)
+    """A block in training mode.
+
+    What is random in it (Dropout) is refused when it is called.
+    """
+    return _in_mode(True)
 
 
 def pause(train_mode: bool = False) -> AbstractContextManager[None]:
-    """A block without recording, which is every block.
-
-    Raises:
-        UnsupportedError: ``train_mode``.
-    """
-    if train_mode:
-        raise UnsupportedError(_NO_TRAINING)
-    return contextlib.nullcontext()
+    """A block without recording, which is every block; in training mode if asked to."""
+    return _in_mode(train_mode)
 
 
 def predict_mode() -> AbstractContextManager[None]:
-    """A block at inference, which is every block."""
-    return contextlib.nullcontext()
+    """A block at inference, which is every block outside ``train_mode``."""
+    return _in_mode(False)
 
 
 def is_recording() -> bool:
@@ -43,8 +63,8 @@ def is_recording() -> bool:
 
 
 def is_training() -> bool:
-    """False."""
-    return False
+    """Whether this thread is in training mode."""
+    return _mode.training
 
 
 def set_recording(is_recording: bool) -> bool:
@@ -59,14 +79,9 @@ def set_recording(is_recording: bool) -> bool:
 
 
 def set_training(train_mode: bool) -> bool:
-    """False, as before.
-
-    Raises:
-        UnsupportedError: asked to train.
-    """
-    if train_mode:
-        raise UnsupportedError(_NO_TRAINING)
-    return False
+    """Enter or leave training mode in this thread. Returns whether it was in it before."""
+    before, _mode.training = _mode.training, bool(train_mode)
+    return before
 
 
 def backward(*args: object, **kwargs: object) -> None:

@@ -1,19 +1,21 @@
 """Running a symbol whose parameters are arrays that may still change: what Executor and SymbolBlock share.
 
 Engines are fastest with parameters as constants, while MXNet reads every array anew at every run. So parameters are
-compiled in, and each run checks (by the arrays' counts of writes) that none of them has changed since.
+compiled in, and each run checks (by the arrays' counts of writes) that none of them has changed since. Where nothing at
+all was written since the last check, one number tells.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from requant.lower import PARAMETER_INPUTS, needed_nodes
-from requant.mx.ndarray.ndarray import NDArray
+from requant.mx.ndarray.ndarray import ALL_WRITES, NDArray
 from requant.pipeline import Compiled, Model
 from requant.symbol.tree import Symbol
 
@@ -23,11 +25,31 @@ _OFTEN = 2
 
 @dataclass
 class _State:
-    """What was compiled in: the arrays, with their counts of writes then."""
+    """What was compiled in: the arrays, with their counts of writes then.
+
+    Attributes:
+        steady: the number of all writes at the last check, and the arrays that are fed beside the inputs; -1 where
+            others write to the memory of arrays, too.
+    """
 
     fed: tuple[tuple[str, np.dtype], ...]
     baked: tuple[tuple[str, NDArray, list[float], float], ...]
     compiled: Compiled
+    steady: tuple[int, Mapping[str, NDArray]] = field(default_factory=lambda: (-1, {}))
+
+    def feeds(self, arrays: Mapping[str, NDArray], others: Mapping[str, NDArray]) -> dict[str, np.ndarray] | None:
+        """What to run with, or None if a dtype is another one now."""
+        found = {}
+        for name, dtype in self.fed:
+            data = (arrays[name] if name in arrays else others[name])._data
+            if data.dtype != dtype:
+                return None
+            found[name] = data
+        return found
+
+    def run(self, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """The outputs."""
+        return self.compiled.run(*feeds.values() if len(feeds) == 1 else (feeds,))
 
     def changed(self, arrays: Mapping[str, NDArray]) -> list[str]:
         """Names of compiled-in arrays that are others now, or were written to."""
@@ -62,7 +84,22 @@ class Runner:
         """The outputs for these values of all needed variables."""
         with self._lock:
             state = self._ready(arrays)
-        return state.compiled.run({n: arrays[n]._data for n, _ in state.fed})
+        return state.run({n: arrays[n]._data for n, _ in state.fed})
+
+    def call(self, arrays: Mapping[str, NDArray], others: Callable[[], Mapping[str, NDArray]]) -> list[np.ndarray]:
+        """The outputs for these inputs. The arrays of all other variables are asked for where one may have changed."""
+        state = self._state
+        if state is not None and state.steady[0] == ALL_WRITES[0]:
+            feeds = state.feeds(arrays, state.steady[1])
+            if feeds is not None:
+                return state.run(feeds)
+        writes = ALL_WRITES[0]
+        known = {**others(), **arrays}
+        with self._lock:
+            state = self._ready(known)
+        if not any(math.isnan(count) for _, _, _, count in state.baked):
+            state.steady = writes, {n: known[n] for n, _ in state.fed if n not in arrays}
+        return state.run({n: known[n]._data for n, _ in state.fed})
 
     def _ready(self, arrays: Mapping[str, NDArray]) -> _State:
         state = self._state

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from requant.attrs import Attrs
-from requant.errors import ShapeError
+from requant.errors import ShapeError, UnsupportedError
 from requant.ops.elementwise import NoAttrs
 from requant.ops.emit import Emit, Value
 from requant.ops.registry import Quant, Shape, op, same_shape
@@ -136,6 +136,7 @@ def _leaky_shapes(a: LeakyReLUAttrs, shapes: Mapping[str, Shape | None]) -> dict
     named_outputs=True,
     param_shapes=_leaky_shapes,
     default_init={"gamma": '["Constant", {"value": 0.25}]'},
+    by_mode=True,
 )
 def leaky_relu(g: Emit, a: LeakyReLUAttrs, data: Value, gamma: Value | None = None) -> Value | tuple[Value, ...]:
     """Rectifiers that let negative numbers through.
@@ -155,6 +156,10 @@ def leaky_relu(g: Emit, a: LeakyReLUAttrs, data: Value, gamma: Value | None = No
         case "selu":
             return g.in_float32("Selu", data)
         case "rrelu":
+            if g.training:
+                raise UnsupportedError(
+                    "rrelu in training mode is random", where=g.node, next="leave train_mode(), or use act_type='leaky'"
+                )
             slope = (a.lower_bound + a.upper_bound) / 2
             mask = g("Expand", g.const(slope, data), g.size_of(data))
             return g.in_float32("LeakyRelu", data, alpha=slope), mask

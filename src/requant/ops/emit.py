@@ -75,13 +75,14 @@ class Emit:
         node: name of the MXNet node that is being lowered; becomes ``metadata_props["mx.node"]``.
         exact: quantized operators compute MXNet's integers bit for bit (calls on arrays). Otherwise they become what
             engines run as int8 kernels, and an integer may differ by one step where a rounding is a tie.
+        training: operators that are marked ``by_mode`` compute what MXNet computes in training mode.
 
     Attributes:
         reals: float values of the real numbers that integers stand for: by integers and scale (the bytes of its array,
             empty for an int32 accumulator).
     """
 
-    def __init__(self, node: str = "", *, exact: bool = False) -> None:
+    def __init__(self, node: str = "", *, exact: bool = False, training: bool = False) -> None:
         self.nodes: list[ir.Node] = []
         self.initializers: dict[str, Value] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
@@ -89,6 +90,7 @@ class Emit:
         self.node = node
         self.mx_op = ""
         self.exact = exact
+        self.training = training
         self.reals: dict[tuple[Value, bytes], Value] = {}
         self._folding = False
 

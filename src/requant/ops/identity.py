@@ -30,9 +30,16 @@ class DropoutAttrs(Attrs):
     cudnn_off: bool | None = False
 
 
-@op("Dropout", "_npx_dropout", hidden_outputs=1, param_shapes=same_shape)
+@op("Dropout", "_npx_dropout", hidden_outputs=1, param_shapes=same_shape, by_mode=True)
 def dropout(g: Emit, a: DropoutAttrs, data: Value) -> Value:
     """The input itself. ``mode="always"`` drops at inference as well, at random, and is refused."""
+    if g.training and a.p > 0:
+        raise UnsupportedError(
+            "a Dropout in training mode is random",
+            where=g.node,
+            got=f"p={a.p}",
+            next="requant runs trained models: leave train_mode(), or set p to 0",
+        )
     if a.mode == "always" and a.p > 0:
         raise UnsupportedError(
             "a Dropout of mode 'always' is random at inference",

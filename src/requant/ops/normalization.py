@@ -93,6 +93,16 @@ def _normalize(
     return g.cast(g.transpose(out, [int(i) for i in np.argsort(perm)]), dtype)
 
 
+def _batch_stats(g: Emit, data: Value, axis: int, dtype: np.dtype) -> tuple[Value, Value]:
+    """Mean and (biased) variance of each channel of a batch, in the dtype of the statistics."""
+    data, axis = g.cast(data, dtype), g.axis(data, axis)
+    over = g.const(np.array([d for d in range(g.rank(data)) if d != axis], np.int64))
+    mean = g("ReduceMean", data, over, keepdims=1)
+    apart = g("Sub", data, mean)
+    var = g("ReduceMean", g("Mul", apart, apart), over, keepdims=0)
+    return g.squeeze(mean, [d for d in range(g.rank(data)) if d != axis]), var
+
+
 @op(
     "_contrib_SyncBatchNorm",
     "_contrib_SyncBatchNorm_v1",
@@ -106,6 +116,7 @@ def _normalize(
     param_shapes=_bn_shapes,
     param_types=_bn_types,
     default_init=_STATS_INIT,
+    by_mode=True,
 )
 @op(
     "BatchNorm_v1",
@@ -118,6 +129,7 @@ def _normalize(
     param_shapes=_bn_shapes,
     param_types=_bn_types,
     default_init=_STATS_INIT,
+    by_mode=True,
 )
 @op(
     "BatchNorm",
@@ -132,6 +144,7 @@ def _normalize(
     param_shapes=_bn_shapes,
     param_types=_bn_types,
     default_init=_STATS_INIT,
+    by_mode=True,
     quant=Quant.SUPPORT,
     quantized="_contrib_quantized_batch_norm",
 )
@@ -146,10 +159,13 @@ def batch_norm(
 ) -> Value | tuple[Value, ...]:
     """Batch normalization with the moving statistics, as at inference.
 
+    In training mode with those of the batch, unless ``use_global_stats``; the moving ones stay as they are.
     ``fix_gamma`` (true by default!) takes gamma as 1, whatever the file holds. data (N, C, ...) with C at ``axis``, the
     rest (C,). With ``output_mean_var`` also the moving mean and ``1 / sqrt(moving_var + eps)``, as MXNet names "var".
     """
     axis = a.axis if isinstance(a, BatchNormAttrs) else 1
+    if g.training and not a.use_global_stats:
+        moving_mean, moving_var = _batch_stats(g, data, axis, g.dtype(moving_var))
     out = _normalize(g, data, (gamma, beta, moving_mean, moving_var), axis, a.eps, a.fix_gamma)
     if not a.output_mean_var:
         return out
@@ -168,6 +184,7 @@ def batch_norm(
     param_shapes=_bn_shapes,
     param_types=_bn_types,
     default_init=_STATS_INIT,
+    by_mode=True,
 )
 def batch_norm_with_relu(
     g: Emit, a: BatchNormAttrs, data: Value, gamma: Value, beta: Value, moving_mean: Value, moving_var: Value

@@ -60,6 +60,7 @@ class OpDef:
         optional: input names that may be left out when a symbol is composed, without a variable being made for them.
         labels: input names that matter in training alone; they are cut at inference.
         training: what the operator computes matters in training alone: a loss, or the targets of one.
+        by_mode: it computes something else in MXNet's training mode, and its lowering looks at ``Emit.training``.
         hidden_outputs: number of outputs that the op has besides the visible ones (BatchNorm: mean and var), or a
             function of the attributes that gives it.
         param_shapes: gives the shapes of parameters from the known input shapes.
@@ -82,6 +83,7 @@ class OpDef:
     optional: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     training: bool = False
+    by_mode: bool = False
     hidden_outputs: int | Callable[[Any], int] = 0
     param_shapes: ShapeRule | None = None
     param_types: TypeRule | None = None

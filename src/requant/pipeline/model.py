@@ -391,6 +391,8 @@ class Compiled:
         self._engine = engines.get(engine)
         self._cache: SessionCache[Session] = SessionCache(cache_size)
         self._last: Session | None = None
+        #: shapes and session of the latest call, which most often are those of the next
+        self._latest: tuple[tuple[Any, ...], Session] | None = None
         self._names = tuple(model.input_names)
 
     @property
@@ -408,12 +410,16 @@ class Compiled:
     def _session(self, shapes: Mapping[str, tuple[int, ...]]) -> Session:
         if self.dynamic:
             return self._cache.get((), lambda: self._load(self.model.onnx_for(shapes), None))
-        key = tuple(shapes.items())
+        key, latest = tuple(shapes.items()), self._latest
+        if latest is not None and latest[0] == key:
+            return latest[1]
 
         def build() -> Session:
             return self._load(self.model.onnx_for(shapes), dict(shapes))
 
-        return self._cache.get(key, build)
+        session = self._cache.get(key, build)
+        self._latest = key, session
+        return session
 
     def _load(self, onnx: ir.Model, shapes: Mapping[str, tuple[int | None, ...]] | None) -> Session:
         return self._engine.load(complete(onnx, self._engine.scheme), self.options, shapes)
@@ -489,6 +495,7 @@ class Compiled:
 
     def close(self) -> None:
         """Free the engine's memory."""
+        self._latest = None
         self._cache.clear()
 
     def __reduce__(self) -> NoReturn:

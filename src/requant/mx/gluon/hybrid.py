@@ -10,7 +10,7 @@ from typing import Any
 
 from requant.errors import InputError, RequantError, ShapeError, UnsupportedError
 from requant.formats.params import write_params
-from requant.mx import ndarray, symbol
+from requant.mx import autograd, ndarray, symbol
 from requant.mx.gluon.block_base import Block, Hook
 from requant.mx.gluon.parameter import DeferredInitializationError, Parameter
 from requant.mx.gluon.parameter_dict import ParameterDict
@@ -55,13 +55,9 @@ class Graph:
             if node.name in unknown and dims is not None:
                 unknown[node.name].shape = dims
 
-    def arrays(self, flat: list[Any]) -> dict[str, NDArray]:
-        """Values of all variables, by name."""
-        values = {n: p.data() for n, p in self.parameters.items()}
-        for name, value in zip(self.inputs, flat):
-            if name is not None:
-                values[name] = value
-        return values
+    def values(self) -> dict[str, NDArray]:
+        """Values of the parameters, by name."""
+        return {n: p.data() for n, p in self.parameters.items()}
 
 
 class HybridBlock(Block):
@@ -170,7 +166,11 @@ class HybridBlock(Block):
             return self.hybrid_forward(symbol, *args, **parameters)
 
     def _graph(self, args: tuple[Any, ...]) -> tuple[Graph, list[Any]]:
-        flat, form = flatten(args, self.name)
+        flat: list[Any]
+        if len(args) == 1 and isinstance(args[0], NDArray):
+            flat, form = [args[0]], (0,)
+        else:
+            flat, form = flatten(args, self.name)
         found = self._graphs.get(form)
         if found is None:
             found = self._graphs[form] = self._trace(form, flat)
@@ -216,7 +216,7 @@ class HybridBlock(Block):
             raise InputError(
                 "an input must be an NDArray", where=self.name, got=type(x).__name__, next="mx.nd.array(x)"
             )
-        if self._active and not kwargs:
+        if self._active and not kwargs and not autograd.is_training():
             return self._compiled_call((x, *args))
         try:
             parameters = {n: p.data() for n, p in self._reg_params.items()}
@@ -240,7 +240,8 @@ class HybridBlock(Block):
             runner = self._prepare(graph, flat, args)
         first = next((v for v in flat if v is not None), None)
         ctx = first.context if first is not None else None
-        outs = [NDArray(o, ctx) for o in runner.run(graph.arrays(flat))]
+        inputs = {n: v for n, v in zip(graph.inputs, flat) if n is not None}
+        outs = [NDArray(o, ctx) for o in runner.call(inputs, graph.values)]
         if graph.form == 0:
             return outs[0]
         return regroup(outs, graph.form)

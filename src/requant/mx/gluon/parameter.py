@@ -13,7 +13,7 @@ from requant.errors import DTypeError, InputError, ParameterError, ShapeError, U
 from requant.mx import initializer
 from requant.mx.context import Context, checked
 from requant.mx.ndarray.create import array
-from requant.mx.ndarray.ndarray import NDArray
+from requant.mx.ndarray.ndarray import ALL_WRITES, NDArray
 from requant.mx.symbol.create import var
 from requant.mx.symbol.symbol import Symbol
 
@@ -150,7 +150,7 @@ class Parameter:
         if self._data is not None and not force_reinit:
             log.info("parameter %s has a value already: force_reinit=True replaces it", self.name)
             return
-        self._data = None
+        self._hold(None)
         default = initializer.Uniform() if default_init is None else default_init
         chosen = init if init is not None else (default if self.init is None else self.init)
         self._deferred = (chosen, contexts(ctx), default, None)
@@ -191,9 +191,14 @@ class Parameter:
         self._ctx = ctx
         self._shape, self._dtype = value.shape, value._data.dtype
         if self._data is None or self._data._data.dtype != value._data.dtype:
-            self._data = NDArray(value._data, ctx[0])
+            self._hold(NDArray(value._data, ctx[0]))
         else:
             self._data[:] = value
+
+    def _hold(self, value: NDArray | None) -> None:
+        """Have another array from now on, which whoever compiled the former one in must notice."""
+        self._data = value
+        ALL_WRITES[0] += 1
 
     def set_data(self, data: NDArray | np.ndarray) -> None:
         """Give it a value.
@@ -280,13 +285,13 @@ class Parameter:
         self._dtype = as_dtype(dtype)
         self._var = None
         if self._data is not None:
-            self._data = self._data.astype(dtype, copy=False)
+            self._hold(self._data.astype(dtype, copy=False))
 
     def reset_ctx(self, ctx: Context | Sequence[Context]) -> None:
         """Say that it is on other devices."""
         self._ctx = contexts(ctx)
         if self._data is not None:
-            self._data = self._data.as_in_context(self._ctx[0])
+            self._hold(self._data.as_in_context(self._ctx[0]))
         elif self._deferred is not None:
             init, _, default, value = self._deferred
             self._deferred = (init, self._ctx, default, value)

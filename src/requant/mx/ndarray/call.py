@@ -9,6 +9,7 @@ import numpy as np
 
 from requant import eager
 from requant.errors import InputError, ShapeError
+from requant.mx import autograd
 from requant.mx.context import checked
 from requant.mx.generate import HIDDEN_KEYS, Function, Parsed, Spelling, read_attributes
 from requant.mx.ndarray.ndarray import NDArray
@@ -46,7 +47,7 @@ def function(spelling: Spelling) -> Function:
                 raise InputError(
                     "no input of that name for these attributes", where=where, got=list(found), expected=list(order)
                 )
-        results = eager.invoke(op, attrs, arrays)
+        results = eager.invoke(op, attrs, arrays, autograd.is_training())
         context = first._ctx if first is not None else checked(ctx)
         if out is not None:
             return _store(results, out, where)

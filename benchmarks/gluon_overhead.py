@@ -1,0 +1,74 @@
+"""What the Gluon way costs over the native one, for the same files.
+
+* ``first``: from files to the first result. Gluon: build the block, ``load_parameters``, ``hybridize``, call; or
+  ``SymbolBlock.imports`` and call. Native: ``requant.load`` and ``run``.
+* ``call``: one hybridized call, ``net(x)``, against ``Session.run`` of the same graph on the same engine. Both keep
+  their result as it comes; the NDArray is made before.
+
+The sides take turns, and each ratio is the median over pairs of neighbours in time (1.00 = no cost).
+
+    python benchmarks/gluon_overhead.py [--net resnet50_v1] [--repeats 30]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from engine_overhead import Call, compare, show
+
+import requant
+import requant.mx as mx
+
+NETS = ("resnet50_v1", "mobilenet_v2_1_0", "squeezenet1_1")
+SIZES = {"resnet50_v1": 224, "mobilenet_v2_1_0": 224, "squeezenet1_1": 64}
+
+
+def files(name: str, folder: Path, image: mx.nd.NDArray) -> tuple[str, str, str]:
+    """A network of the model zoo with random weights, in files: structural parameters, symbol, its parameters."""
+    net = mx.gluon.model_zoo.vision.get_model(name)
+    net.initialize(mx.init.Xavier())
+    net.hybridize()
+    net(image)
+    net.save_parameters(str(folder / "net.params"))
+    return str(folder / "net.params"), *net.export(str(folder / "net"))
+
+
+def gluon(name: str, params: str) -> mx.gluon.HybridBlock:
+    net = mx.gluon.model_zoo.vision.get_model(name)
+    net.load_parameters(params)
+    net.hybridize()
+    return net
+
+
+def measure(name: str, repeats: int) -> None:
+    size = SIZES[name]
+    array = np.random.default_rng(1).standard_normal((1, 3, size, size)).astype(np.float32)
+    image = mx.nd.array(array)
+    with tempfile.TemporaryDirectory() as folder:
+        params, symbol, exported = files(name, Path(folder), image)
+        native: Call = lambda: requant.load(symbol, exported).run(array)  # noqa: E731
+        built: Call = lambda: gluon(name, params)(image).asnumpy()  # noqa: E731
+        imported: Call = lambda: mx.gluon.SymbolBlock.imports(symbol, ["data"], exported)(image).asnumpy()  # noqa: E731
+        show(f"{name} first call of the block", compare(built, native, max(5, repeats // 5)))
+        show(f"{name} first call of SymbolBlock", compare(imported, native, max(5, repeats // 5)))
+        net = gluon(name, params)
+        net(image)
+        session = requant.load(symbol, exported).compile().prepare({"data": array.shape})
+        call, run = lambda: net(image), lambda: session.run({"data": array})  # noqa: E731
+        show(f"{name} {size} px hybridized call", compare(call, run, repeats))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--net", choices=NETS, action="append")
+    parser.add_argument("--repeats", type=int, default=100)
+    asked = parser.parse_args()
+    for name in asked.net or NETS:
+        measure(name, asked.repeats)
+
+
+if __name__ == "__main__":
+    main()
