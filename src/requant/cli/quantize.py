@@ -18,6 +18,7 @@ from requant.cli.arguments import (
     open_model,
     preprocessing,
 )
+from requant.engines import names as engine_names
 from requant.errors import InputError
 from requant.formats.dataset import Dataset, open_files
 from requant.formats.images import METADATA_KEY
@@ -46,6 +47,11 @@ log = logging.getLogger(__name__)
 )
 @click.option("--calib", "calibrator", type=click.Choice(list(calibrators())), default="auto", show_default=True)
 @engine_option
+@click.option(
+    "--target",
+    type=click.Choice(engine_names()),
+    help="Write the int8 forms of this engine, which need not be here, in place of --engine's.",
+)
 @click.option("--exclude", multiple=True, metavar="NAME", help="Leave in float: a node, scope or glob. Repeatable.")
 @click.option("--exclude-op", multiple=True, metavar="TYPE", help="Leave this operator type in float. Repeatable.")
 @click.option("--table", metavar="FILE", help="Calibration table: used if it is there (no data is run), else written.")
@@ -67,6 +73,7 @@ log = logging.getLogger(__name__)
     multiple=True,
     help="Let mode measured compute the float layers in this. Repeatable.",
 )
+@click.option("--no-refine", is_flag=True, help="Round weights to the nearest integer, not by what they meet.")
 @click.option("--plan", "show_plan", is_flag=True, help="Print the decision for every node, with its reason.")
 @click.option(
     "-o",
@@ -88,6 +95,7 @@ def command(
     mode: Any,
     calibrator: str,
     engine: str,
+    target: str | None,
     exclude: tuple[str, ...],
     exclude_op: tuple[str, ...],
     table: str | None,
@@ -99,6 +107,7 @@ def command(
     budget: float | None,
     measurements: str | None,
     precisions: tuple[Any, ...],
+    no_refine: bool,
     show_plan: bool,
     output: str,
     as_json: bool,
@@ -121,6 +130,7 @@ def command(
       requant quantize net --data photos/ --size 224 --mean 127 --std 128 -o net-int8.onnx
       requant quantize net --data calib.npz --calib entropy --mode smart --table net.calib.json -o net-int8.onnx
       requant quantize net.onnx --data calib.npz --max-drop 0.5 --min-speedup 1.5 -o net-int8.onnx
+      requant quantize net --data calib.npz --target tensorrt -o net-trt.onnx
       requant quantize net --data calib.npz --mode measured --budget 120 --min-sqnr 20 -o net-fast.onnx
       requant quantize net --data calib.npz -o net-int8    (net-int8-symbol.json and net-int8-0000.params, for MXNet)
     """
@@ -143,6 +153,7 @@ def command(
             mode=mode,
             calibrator=calibrator,
             engine=engine,
+            target=target,
             exclude=exclude,
             exclude_ops=exclude_op,
             samples=samples,
@@ -154,6 +165,7 @@ def command(
             min_sqnr=min_sqnr,
             policy="skip" if skip_bad else "error",
             batches=batches,
+            refine=not no_refine,
             budget=budget,
             measurements=measurements,
             precisions=precisions,

@@ -10,7 +10,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ from requant.errors import EngineError
 from requant.scheme import ONNXRUNTIME, Scheme
 
 _BF16 = np.dtype(ml_dtypes.bfloat16)
-_PROVIDERS = ["CPUExecutionProvider"]
+Providers = Sequence[str | tuple[str, Mapping[str, str]]]
+_PROVIDERS: Providers = ("CPUExecutionProvider",)
 _WORDS = {
     "float": "f32",
     "double": "f64",
@@ -96,30 +97,55 @@ class OnnxRuntime(Engine):
                 expected="precision='f32'",
                 next=f"choose engine 'openvino', or convert the graph's tensors to {options.precision}",
             )
-        inputs, sizes = bind(model, shapes, self.name)
-        proto, weights = skeleton(model)
-        _fix_inputs(proto.graph, inputs)
-        order = _separate_outputs(proto.graph)
-        settings, workers = _settings(options)
-        folder = tempfile.mkdtemp(prefix="requant-profile-") if options.profile else None
+        return open_session(model, options, shapes, where)
+
+
+def open_session(
+    model: ir.Model,
+    options: EngineOptions,
+    shapes: Shapes | None,
+    where: str,
+    engine: str = "onnxruntime",
+    providers: Providers = _PROVIDERS,
+    entries: Mapping[str, str] | None = None,
+) -> OnnxRuntimeSession:
+    """A session on the given providers and no others. Compiled graphs are cached here for the CPU's provider alone.
+
+    Args:
+        providers: names, or pairs of a name and the provider's own options, in order of preference.
+        entries: more settings of the session, in ONNX Runtime's words.
+
+    Raises:
+        EngineError: the graph is refused, or a provider does not load.
+    """
+    inputs, sizes = bind(model, shapes, engine)
+    proto, weights = skeleton(model)
+    _fix_inputs(proto.graph, inputs)
+    order = _separate_outputs(proto.graph)
+    settings, workers = _settings(options)
+    for key, entry in (entries or {}).items():
+        settings.add_session_config_entry(key, entry)
+    folder = tempfile.mkdtemp(prefix="requant-profile-") if options.profile else None
+    if folder is not None:
+        settings.enable_profiling, settings.profile_file_prefix = True, str(Path(folder) / "run")
+    try:
+        native = _create(
+            join(proto, weights), settings, options.cache_dir if providers is _PROVIDERS else None, providers
+        )
+    except Exception as fault:  # the library's exceptions have no common base of their own
         if folder is not None:
-            settings.enable_profiling, settings.profile_file_prefix = True, str(Path(folder) / "run")
-        try:
-            native = _create(join(proto, weights), settings, options.cache_dir)
-        except Exception as fault:  # the library's exceptions have no common base of their own
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
-            raise fault if isinstance(fault, EngineError) else _refusal(fault, model, where) from fault
-        ports = native.get_outputs()
-        outputs = []
-        for value, index in zip(model.graph.outputs, order, strict=True):
-            kind = re.sub(r"^tensor\((.*)\)$", r"\1", ports[index].type)
-            if value.dtype is None and kind not in _DTYPES:
-                raise EngineError(f"{ports[index].type} cannot be an output", where=f"{where}: {value.name}")
-            dtype = _DTYPES[kind] if value.dtype is None else numpy_dtype(value, self.name)
-            known: Shape | None = tuple(ports[index].shape) or None  # () also says that nothing is known
-            outputs.append(TensorSpec(str(value.name), dtype, output_shape(value, sizes, known)))
-        return OnnxRuntimeSession(native, inputs, outputs, order, workers, folder, where)
+            shutil.rmtree(folder, ignore_errors=True)
+        raise fault if isinstance(fault, EngineError) else _refusal(fault, model, where) from fault
+    ports = native.get_outputs()
+    outputs = []
+    for value, index in zip(model.graph.outputs, order, strict=True):
+        kind = re.sub(r"^tensor\((.*)\)$", r"\1", ports[index].type)
+        if value.dtype is None and kind not in _DTYPES:
+            raise EngineError(f"{ports[index].type} cannot be an output", where=f"{where}: {value.name}")
+        dtype = _DTYPES[kind] if value.dtype is None else numpy_dtype(value, engine)
+        known: Shape | None = tuple(ports[index].shape) or None  # () also says that nothing is known
+        outputs.append(TensorSpec(str(value.name), dtype, output_shape(value, sizes, known)))
+    return OnnxRuntimeSession(native, inputs, outputs, order, workers, folder, where, engine)
 
 
 class OnnxRuntimeSession(Session):
@@ -134,8 +160,9 @@ class OnnxRuntimeSession(Session):
         workers: int,
         folder: str | None,
         where: str,
+        engine: str = "onnxruntime",
     ) -> None:
-        super().__init__("onnxruntime", inputs, outputs, workers)
+        super().__init__(engine, inputs, outputs, workers)
         self._native: Any = native
         self._where = where
         self._tidy = None if folder is None else weakref.finalize(self, _discard, native, folder)
@@ -232,10 +259,12 @@ def _settings(options: EngineOptions) -> tuple[Any, int]:
     return settings, workers
 
 
-def _create(data: bytes, settings: Any, cache_dir: str | None) -> Any:
+def _create(data: bytes, settings: Any, cache_dir: str | None, providers: Providers) -> Any:
     library = _library()
+    # Without enable_fallback=0 a provider that does not load would be replaced, with a line on stdout.
+    chosen: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
     if cache_dir is None:
-        return library.InferenceSession(data, settings, providers=_PROVIDERS)
+        return library.InferenceSession(data, settings, **chosen)
     # The optimized graph depends on the CPU (its layouts) and on the library's version.
     facts = f"{library.__version__} {machine.architecture()} {sorted(machine.instruction_sets())}"
     kept = Path(cache_dir) / f"{hashlib.sha256(data + facts.encode()).hexdigest()}.ort.onnx"
@@ -248,13 +277,13 @@ def _create(data: bytes, settings: Any, cache_dir: str | None) -> Any:
         level = settings.graph_optimization_level
         settings.graph_optimization_level = library.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
-            return library.InferenceSession(stored, settings, providers=_PROVIDERS)
+            return library.InferenceSession(stored, settings, **chosen)
         except Exception:  # cut short or damaged: made anew, as for any cache
             settings.graph_optimization_level = level
     unfinished = tempfile.mkdtemp(dir=cache_dir)
     try:
         settings.optimized_model_filepath = str(Path(unfinished) / "model.onnx")
-        native = library.InferenceSession(data, settings, providers=_PROVIDERS)
+        native = library.InferenceSession(data, settings, **chosen)
         os.replace(settings.optimized_model_filepath, kept)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

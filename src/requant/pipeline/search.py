@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from requant.pipeline.calibrate import ranges
 from requant.pipeline.measurements import Measurements
 from requant.pipeline.model import Model
 from requant.quant.apply import apply
+from requant.quant.moments import Moments
 from requant.quant.plan import Mode, Plan, plan
 from requant.quant.table import CalibrationTable, fingerprint
 from requant.report import Choice, Report
@@ -141,7 +142,9 @@ class Search:
         metric: verify.Metric | None,
         goals: Goals,
         seconds: dict[str, float],
+        moments: Mapping[str, Moments] | None = None,
     ) -> None:
+        self.moments = moments
         self.floating, self.first, self.table, self.engine = floating, first, table, engine
         self.judged, self.batch, self.metric, self.goals, self.seconds = judged, batch, metric, goals, seconds
         self.reloaded = floating
@@ -203,9 +206,13 @@ class Search:
                         readers.setdefault(str(value.name), []).append(str(node.name))
         return list(dict.fromkeys(n for e in errors for n in readers.get(e.tensor, [])))
 
+    def _apply(self, chosen: Plan, calibrator: str) -> ir.Model:
+        found = ranges(self.table, chosen, calibrator)
+        return apply(self.floating, chosen, found, means=self.table.means(), moments=self.moments)
+
     def _attempt(self, chosen: Plan, calibrator: str) -> Attempt:
         with timed(self.seconds, "apply"):
-            int8 = apply(self.floating, chosen, ranges(self.table, chosen, calibrator), means=self.table.means())
+            int8 = self._apply(chosen, calibrator)
         with timed(self.seconds, "verify"):
             found = verify.accuracy(self._pair(int8), self.judged, self.batch, self.metric)
         return Attempt(int8, chosen, calibrator, found)
@@ -242,7 +249,7 @@ class Search:
                 return base.plan, base.model
             names = (*exclude, *sorted(left | floats))
             made = plan(self.floating, rule, self.first.scheme, exclude=names, exclude_ops=exclude_ops)
-            return made, apply(self.floating, made, ranges(self.table, made, base.calibrator), means=self.table.means())
+            return made, self._apply(made, base.calibrator)
 
         def judge(made: Plan, model: ir.Model, precision: measured.Precision) -> tuple[bool, float]:
             found = base.accuracy
