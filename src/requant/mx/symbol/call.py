@@ -29,7 +29,7 @@ def function(spelling: Spelling) -> Function:
     op, where = spelling.op, spelling.name
     known = {*spelling.inputs, *spelling.attributes}
 
-    def call(*args: Any, name: str | None = None, attr: Mapping[str, str] | None = None, **kwargs: Any) -> Symbol:
+    def call(*args: Any, name: str | None = None, attr: Mapping[str, Any] | None = None, **kwargs: Any) -> Symbol:
         kwargs.pop("out", None)
         if spelling.variadic:
             symbols: tuple[Any, ...] = args
@@ -39,7 +39,7 @@ def function(spelling: Spelling) -> Function:
             bound = spelling.bind(args, kwargs)
         for value in symbols:
             _must_be_symbol(value, where, "input")
-        user: dict[str, str] = dict(attr or {})
+        user: dict[str, str] = {k: v.dumps() if hasattr(v, "dumps") else _text(v) for k, v in (attr or {}).items()}
         given: dict[str, Any] = {}
         for key, value in bound.items():
             if key in HIDDEN_KEYS or (key.startswith("__") and key.endswith("__")):

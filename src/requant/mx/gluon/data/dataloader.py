@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import os
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from requant.errors import InputError
-from requant.mx.gluon.data.dataset import Dataset
 from requant.mx.gluon.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from requant.mx.ndarray.create import array
 from requant.mx.ndarray.ndarray import NDArray
@@ -31,17 +31,40 @@ def default_batchify_fn(data: Sequence[Any]) -> Any:
 
 default_mp_batchify_fn = default_batchify_fn
 
-_worker_dataset: Dataset | None = None
+Batchify = Callable[[Sequence[Any]], Any]
+
+#: In a worker process: what it reads, and how it makes batches.
+_worker: tuple[Any, Batchify] | None = None
 
 
-def _start_worker(dataset: Dataset) -> None:
-    global _worker_dataset
-    _worker_dataset = dataset
+def _start_worker(dataset: Any, batchify: Batchify) -> None:
+    global _worker
+    _worker = dataset, batchify
 
 
-def _work(samples: Sequence[int], batchify: Callable[[Sequence[Any]], Any], dataset: Dataset | None = None) -> Any:
-    source: Any = _worker_dataset if dataset is None else dataset
-    return batchify([source[i] for i in samples])
+def _work_here(samples: Sequence[int]) -> Any:
+    assert _worker is not None
+    return _work(samples, _worker[1], _worker[0])
+
+
+def _work(samples: Sequence[int], batchify: Batchify, dataset: Any) -> Any:
+    return batchify([dataset[i] for i in samples])
+
+
+def _processes(count: int, dataset: Any, batchify: Batchify) -> concurrent.futures.ProcessPoolExecutor:
+    """Worker processes that are running already.
+
+    They are forked where the system can, as in MXNet: then a dataset may hold functions that cannot be pickled, and a
+    script needs no ``if __name__ == "__main__"``. Forking is safe here because workers only read samples: operators
+    that transforms call run on sessions of one thread, which a fork takes with it.
+    """
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
+    pool = concurrent.futures.ProcessPoolExecutor(count, context, _start_worker, (dataset, batchify))
+    with warnings.catch_warnings():  # Python 3.12 and newer warn of any fork beside threads
+        warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+        pool.submit(int).result()
+    return pool
 
 
 class DataLoader:
@@ -68,7 +91,7 @@ class DataLoader:
         sampler: Sampler | None = None,
         last_batch: str | None = None,
         batch_sampler: Any = None,
-        batchify_fn: Callable[[Sequence[Any]], Any] | None = None,
+        batchify_fn: Batchify | None = None,
         num_workers: int = 0,
         pin_memory: bool = False,
         pin_device_id: int = 0,
@@ -100,18 +123,14 @@ class DataLoader:
             if self._thread_pool or os.name == "nt":
                 self._pool = concurrent.futures.ThreadPoolExecutor(self._num_workers)
             else:
-                methods = multiprocessing.get_all_start_methods()
-                context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-                self._pool = concurrent.futures.ProcessPoolExecutor(
-                    self._num_workers, mp_context=context, initializer=_start_worker, initargs=(self._dataset,)
-                )
+                self._pool = _processes(self._num_workers, self._dataset, self._batchify_fn)
         return self._pool
 
     def _submit(self, samples: Any) -> concurrent.futures.Future[Any]:
         pool = self._workers()
         if isinstance(pool, concurrent.futures.ThreadPoolExecutor):
             return pool.submit(_work, samples, self._batchify_fn, self._dataset)
-        return pool.submit(_work, samples, self._batchify_fn)
+        return pool.submit(_work_here, samples)
 
     def __iter__(self) -> Iterator[Any]:
         if not self._num_workers:
@@ -146,7 +165,7 @@ class _MultiWorkerIter:
     def __init__(
         self,
         worker_pool: Any,
-        batchify_fn: Callable[[Sequence[Any]], Any],
+        batchify_fn: Batchify,
         batch_sampler: Any,
         pin_memory: bool = False,
         pin_device_id: int = 0,
