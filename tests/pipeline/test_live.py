@@ -226,6 +226,21 @@ def test_prepared_at_once(model: requant.Model, x: np.ndarray) -> None:
     assert len(dynamic.run(x[:9])[0]) == 9
 
 
+def test_measured_mixture(model: requant.Model, x: np.ndarray, tmp_path: Path) -> None:
+    """Which layers become INT8 is measured in the background; the table remembers it. All in float is an outcome."""
+    table = tmp_path / "t.calib.json"
+    served = compiled(model, mode="measured", budget=1.0, table=table)
+    end = decided(served, x)
+    if end == "kept float":
+        assert "measured as fastest" in served.state.why
+        return
+    assert served.quantized is not None and served.quantized.plan.mode == "measured"
+    again = compiled(model, mode="measured", table=table)
+    assert np.array_equal(again.run(x[:4])[0], served.run(x[:4])[0])
+    assert again.state.phase == "int8" and again.state.seen == 0
+    assert again.quantized is not None and again.quantized.plan == served.quantized.plan
+
+
 def test_table_of_another_tool_is_taken(model: requant.Model, x: np.ndarray, tmp_path: Path) -> None:
     """A table that ``quantize`` wrote serves a live model as well, and the other way round."""
     path = tmp_path / "offline.calib.json"

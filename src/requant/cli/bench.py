@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from requant.cli.arguments import concrete_shapes, json_option, model_options, o
 from requant.engines import get, names
 from requant.errors import EngineError
 from requant.facts import facts, random_feeds
-from requant.pipeline import Compiled
+from requant.pipeline import Compiled, Model
 from requant.pipeline.timing import by_turns
 
 
@@ -28,6 +29,10 @@ from requant.pipeline.timing import by_turns
     "--seconds", type=click.FloatRange(0.1), default=3.0, show_default=True, help="Time spent on each figure."
 )
 @click.option("--threads", type=click.IntRange(1), help="CPU threads; the engine's choice by default.")
+@click.option("--live", is_flag=True, help="Show a serving model's life: float, calibrating, building, INT8.")
+@click.option(
+    "--iters", type=click.IntRange(1), default=32, show_default=True, help="Batches to calibrate on, with --live."
+)
 @json_option
 def command(
     model: str,
@@ -38,18 +43,25 @@ def command(
     batches: tuple[int, ...],
     seconds: float,
     threads: int | None,
+    live: bool,
+    iters: int,
     as_json: bool,
 ) -> None:
     """Measure MODEL on random input: median latency of one request at a time, and throughput of many.
 
-    Engines are measured by turns, call by call, so that a noisy neighbour disturbs them alike.
+    Engines are measured by turns, call by call, so that a noisy neighbour disturbs them alike. With --live one engine
+    serves the model through its life, at the first batch size: float, calibrating on what it is asked, building, INT8.
 
     \b
     Examples:
       requant bench resnet50
       requant bench net.onnx --engine openvino --batch 1 --batch 32 --seconds 10
+      requant bench resnet50 --live --iters 50
     """
     loaded = open_model(model, params, epoch, shapes)
+    if live:
+        _live(loaded, (engines or names())[0], batches[0], iters, threads, seconds, as_json)
+        return
     chosen = engines or tuple(n for n in names() if get(n).available().ok)
     if not chosen:
         raise EngineError("no engine is ready", next="requant doctor says why")
@@ -99,6 +111,45 @@ def command(
             for r in rows
         ],
     )
+
+
+def _live(
+    model: Model, engine: str, batch: int, iters: int, threads: int | None, seconds: float, as_json: bool
+) -> None:
+    """The life of a serving model, as a table."""
+    from requant.pipeline.live import Live
+    from requant.pipeline.live_timing import lived
+
+    at = concrete_shapes(model, batch)
+    feeds = [random_feeds(model, at, seed) for seed in range(8)]
+    with show.progress() as bar:
+        task = bar.add_task("float", total=None)
+        found = lived(
+            model,
+            feeds,
+            # Random input says nothing of the error, and the speed is what is to be seen.
+            Live(iters, min_sqnr=None, min_speedup=None),
+            engine=engine,
+            threads=threads,
+            seconds=seconds,
+            told=lambda state: bar.update(task, description=state),
+        )
+    if as_json:
+        stages = [dataclasses.asdict(s) for s in found.stages]
+        report = None if found.report is None else found.report.as_dict()
+        show.as_json({"model": model.source, "engine": engine, "stages": stages, "end": found.end, "report": report})
+        return
+    show.table(
+        f"{model.source} on {engine}, batch {batch}: random input, {iters} batches to calibrate on",
+        ["state", "since, s", "for, s", "calls", "median ms", "p99 ms"],
+        [
+            (s.phase, f"{s.since:.1f}", f"{s.seconds:.1f}", s.calls, f"{s.median_ms:.2f}", f"{s.p99_ms:.2f}")
+            for s in found.stages
+        ],
+    )
+    show.console().print(f"end: {found.end}")
+    if found.report is not None:
+        show.console().print(str(found.report))
 
 
 def _caller(compiled: Compiled, feeds: dict[str, np.ndarray]) -> Callable[[], object]:

@@ -12,7 +12,9 @@ from requant.errors import InputError, ParameterError, ShapeError, UnsupportedEr
 from requant.mx.context import Context, checked
 from requant.mx.ndarray.ndarray import NDArray
 from requant.mx.running import Runner
+from requant.mx.symbol.optimized import OptimizedSymbol
 from requant.mx.symbol.symbol import Symbol
+from requant.pipeline import LiveCompiled
 from requant.symbol import infer
 
 Arrays = Mapping[str, NDArray] | Sequence[NDArray]
@@ -35,7 +37,7 @@ class Executor:
         self._symbol, self._ctx = symbol, ctx
         self.arg_dict, self.aux_dict = args, aux
         self.grad_dict: dict[str, NDArray] = {}
-        self._runner = Runner(symbol) if runner is None else runner
+        self._runner = _runner(symbol) if runner is None else runner
         self._outputs: list[NDArray] | None = None
         self._monitor: Monitor | None = None
         self._monitor_all = False
@@ -44,7 +46,7 @@ class Executor:
     @classmethod
     def bind(cls, symbol: Symbol, args: Arrays, aux: Arrays | None, ctx: Context | None) -> Executor:
         """See ``Symbol.bind``."""
-        runner = Runner(symbol)
+        runner = _runner(symbol)
         named = [
             _named(symbol.list_arguments(), args, runner, "argument"),
             _named(symbol.list_auxiliary_states(), aux if aux is not None else {}, runner, "auxiliary state"),
@@ -99,6 +101,14 @@ class Executor:
     @property
     def output_dict(self) -> dict[str, NDArray]:
         return dict(zip(self._symbol.list_outputs(), self.outputs))
+
+    @property
+    def live_model(self) -> LiveCompiled | None:
+        """The model that becomes INT8 while it runs, with its ``state``, ``wait`` and ``report``.
+
+        None if the symbol was not optimized for INT8 (``Symbol.optimize_for``), or has not run yet.
+        """
+        return self._runner.live_model
 
     def get_optimized_symbol(self) -> Symbol:
         """The symbol itself: engines optimize their own form of it."""
@@ -230,6 +240,10 @@ class Executor:
             for i, name in enumerate(node.output_names()):
                 made[id(node), i] = next(values)
                 self._monitor(name, made[id(node), i])
+
+
+def _runner(symbol: Symbol) -> Runner:
+    return Runner(symbol, backend=symbol.backend if isinstance(symbol, OptimizedSymbol) else None)
 
 
 def _named(names: list[str], given: Arrays, runner: Runner, kind: str) -> dict[str, NDArray]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from requant.lower import PARAMETER_INPUTS, needed_nodes
+from requant.mx.backend import Backend
 from requant.mx.ndarray.ndarray import ALL_WRITES, NDArray
-from requant.pipeline import Compiled, Model
+from requant.pipeline import Compiled, LiveCompiled, Model
 from requant.symbol.tree import Symbol
 
 #: An array that changed so often between runs is fed at each run instead of being compiled in.
@@ -57,16 +58,23 @@ class _State:
 
 
 class Runner:
-    """A symbol on the default engine.
+    """A symbol on the default engine, or on that of a backend.
 
     Args:
         symbol: the network.
         inputs: variables that differ from run to run; those that do not look like parameters if not given.
         source: what it is called in messages.
+        backend: what the network was optimized for.
     """
 
-    def __init__(self, symbol: Symbol, inputs: Iterable[str] | None = None, source: str = "symbol") -> None:
-        self.symbol, self.source = symbol, source
+    def __init__(
+        self,
+        symbol: Symbol,
+        inputs: Iterable[str] | None = None,
+        source: str = "symbol",
+        backend: Backend | None = None,
+    ) -> None:
+        self.symbol, self.source, self.backend = symbol, source, backend
         nodes, cuts = needed_nodes(symbol)
         #: names of the variables that inference needs, and of the labels that it does not
         self.needed = list(dict.fromkeys(n.name for n in nodes if n.is_variable))
@@ -116,8 +124,23 @@ class Runner:
         baked = tuple((n, a := arrays[n], a._writes, a._writes[0]) for n in self.needed if n not in self._fed)
         values = {n: a._data for n, a, _, _ in baked}
         model = Model.from_symbol(self.symbol, values, dtypes=dict(fed), source=self.source)
-        self._state = _State(fed, baked, model.compile())
+        compiled = model.compile() if self.backend is None else self.backend.compile(model)
+        if state is not None and self.backend is not None:
+            state.compiled.close()  # of other parameters, so it may not go on calibrating
+        self._state = _State(fed, baked, compiled)
         return self._state
+
+    def prepare(self, arrays: Mapping[str, NDArray]) -> None:
+        """Compile for these values of all needed variables, and run nothing."""
+        with self._lock:
+            state = self._ready(arrays)
+        state.compiled.prepare({n: arrays[n].shape for n, _ in state.fed})
+
+    @property
+    def live_model(self) -> LiveCompiled | None:
+        """The model that becomes INT8 while it runs, if it was optimized to do so and has run."""
+        found = None if self._state is None else self._state.compiled
+        return found if isinstance(found, LiveCompiled) else None
 
 
 def _guess_inputs(symbol: Symbol) -> set[str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from requant.errors import RequantError
+from requant.errors import InputError, RequantError, ShapeError
 from requant.formats.dataset import Batch
 from requant.pipeline.live_build import Builder, NotGoodEnough
 from requant.pipeline.model import Compiled
@@ -197,6 +197,8 @@ class Life:
                 )
                 return
             made = self._builder.from_table(table, shapes)
+        except (InputError, ShapeError):
+            raise  # of a request that does not fit the model; the next one may
         except Exception as fault:
             log.warning("%s", fault)
             log.warning("%s cannot be used: calibrating on live batches; it is written anew when ready", path)

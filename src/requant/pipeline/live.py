@@ -16,7 +16,7 @@ from requant.errors import QuantizationError
 from requant.pipeline.life import Life, State
 from requant.pipeline.model import Compiled, Data, Model
 from requant.quant.calibrators import calibrator as calibrator_of
-from requant.quant.plan import MODES, Mode
+from requant.quant.plan import MEASURED, MODES, Mode
 from requant.report import Report
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Bytes of batches that may wait for the background, if nothing else is said.
 MEMORY = 64 * 2**20
+#: Seconds that mode ``measured`` searches: less than offline, since requests share the machine with it.
+BUDGET = 20.0
+_MODES = (*MODES, MEASURED)
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ class Live:
         table: path of a calibration table. If it is there and of this model, the model is INT8 at its first call, with
             no batch observed; else it is written when the INT8 model is ready.
         calibrator, options: as in ``requant.quantize``.
-        mode, exclude, exclude_ops: what becomes INT8, as in ``requant.quantize``.
+        mode, exclude, exclude_ops: what becomes INT8, as in ``requant.quantize``. With ``measured`` the background
+            tries mixtures of INT8 and float for ``budget`` seconds, beside the requests.
+        budget: seconds of that search.
         min_sqnr: least signal to noise of the worst output, in decibel, that the INT8 model must reach on the kept
             batches; None asks for nothing.
         min_speedup: how many times as fast as float it must be, measured by turns; None asks for nothing.
@@ -56,6 +61,7 @@ class Live:
     mode: Mode = "best"
     exclude: Iterable[str] = ()
     exclude_ops: Iterable[str] = ()
+    budget: float = BUDGET
     min_sqnr: float | None = 15.0
     min_speedup: float | None = 1.0
     keep: int = 4
@@ -74,8 +80,8 @@ class Live:
                 raise QuantizationError(
                     "out of range", where=f"Live({name}=...)", got=repr(value), expected="a whole number, 1 or more"
                 )
-        if self.mode not in MODES:
-            raise QuantizationError("unknown mode", where="Live(mode=...)", got=self.mode, expected=", ".join(MODES))
+        if self.mode not in _MODES:
+            raise QuantizationError("unknown mode", where="Live(mode=...)", got=self.mode, expected=", ".join(_MODES))
         if self.on_ready is not None and not callable(self.on_ready):
             raise QuantizationError("not a function", where="Live(on_ready=...)", got=type(self.on_ready).__name__)
         calibrator_of(self.calibrator)

@@ -17,17 +17,18 @@ import onnx_ir as ir
 from requant import engines
 from requant.engines.base import EngineOptions, TensorSpec, bind
 from requant.engines.machine import usable_cores
-from requant.errors import CalibrationError, QuantizationError
+from requant.errors import CalibrationError, QuantizationError, RequantError
 from requant.formats.dataset import Arrays, Batch
 from requant.passes import optimize
 from requant.pipeline import verify
 from requant.pipeline.calibrate import Observer, ranges
-from requant.pipeline.model import Compiled
-from requant.pipeline.quantization import QuantizedModel
+from requant.pipeline.model import Compiled, Model
+from requant.pipeline.quantization import QuantizedModel, quantize
 from requant.pipeline.timing import by_turns
 from requant.quant.apply import apply
 from requant.quant.bias import mean_axes
 from requant.quant.plan import Plan, plan
+from requant.quant.plan import from_json as plan_from_json
 from requant.quant.table import CalibrationTable, fingerprint
 from requant.report import Report, Speed
 
@@ -45,6 +46,8 @@ _APART = 4
 _SESSIONS = 4
 #: Where a table keeps what verification found.
 _METADATA = "requant.live"
+#: Where it keeps the plan that mode ``measured`` found.
+_PLAN = "requant.live.plan"
 
 Pause = Callable[[float], None]
 
@@ -86,6 +89,7 @@ class Builder:
         self.seconds: dict[str, float] = {}
         self.kept: deque[Batch] = deque(maxlen=live.keep)
         self._graph: ir.Model | None = None
+        self._source: ir.Model | None = None
         self._plan: Plan | None = None
         self._fingerprint = ""
         self._inputs: tuple[TensorSpec, ...] = ()
@@ -102,9 +106,10 @@ class Builder:
                 known = all(len(fixed[n]) == len(s) for n, s in shapes.items())
                 source = self.floating.model.onnx_for(fixed) if known else self.floating.model.onnx
                 graph = optimize(source)
+                self._source = source
                 self._plan = plan(
                     graph,
-                    self.live.mode,
+                    "best" if self.live.mode == "measured" else self.live.mode,
                     self.engine.scheme,
                     exclude=self.live.exclude,
                     exclude_ops=self.live.exclude_ops,
@@ -155,12 +160,13 @@ class Builder:
     def _observing(self, batch: Batch) -> Observer:
         if self._observer is None:
             graph, made = self._planned({n: a.shape for n, a in batch.items()})
-            table = CalibrationTable(
-                made.observed, self.live.calibrator, model=self._fingerprint, options=self.live.options
-            )
+            tensors = made.observed
+            if self.live.mode == "measured":  # in a mixture any of them may need a range of its own
+                tensors = tuple(dict.fromkeys((*tensors, *(t.name for t in made.tensors))))
+            table = CalibrationTable(tensors, self.live.calibrator, model=self._fingerprint, options=self.live.options)
             self._observer = Observer(
                 graph,
-                made.observed,
+                tensors,
                 table,
                 self.engine,
                 "error",
@@ -200,6 +206,10 @@ class Builder:
             EngineError: the engine refuses the INT8 model.
         """
         _, made = self._planned(shapes)
+        if self.live.mode == "measured":
+            if _PLAN not in table.metadata:
+                raise CalibrationError("the calibration table has no measured plan", next="it is measured anew")
+            made = self._plan = plan_from_json(table.metadata[_PLAN])
         missing = [t for t in made.observed if t not in table]
         if missing:
             raise CalibrationError(
@@ -231,8 +241,8 @@ class Builder:
                 if table.entry(tensor).statistic.count:
                     table.range(tensor, scheme=self._plan.scheme)
                 pause(time.perf_counter() - start)
-        quantized = self._apply(table)
-        pause(self.seconds["apply"])
+        quantized = self._search(table) if self.live.mode == "measured" else self._apply(table)
+        pause(self.seconds.get("apply", 0.0))
         compiled = self._compile(quantized)
         with self._timed("load"):
             for shape in list(shapes)[-self.cache_size :]:
@@ -252,6 +262,33 @@ class Builder:
             found = ranges(table, self._plan, self.live.calibrator)
             int8 = apply(self._graph, self._plan, found, means=table.means())
         return QuantizedModel(int8, source=self.floating.model.source, plan=self._plan, table=table, report=None)
+
+    def _search(self, table: CalibrationTable) -> QuantizedModel:
+        """The mixture of INT8 and float that is measured as fastest, judged by the kept batches.
+
+        Raises:
+            QuantizationError: that is the model all in float.
+        """
+        assert self._source is not None
+        with self._timed("search"):
+            found = quantize(
+                Model.from_onnx(self._source, source=self.floating.model.source),
+                table=table,
+                held_out=list(self.kept),
+                mode="measured",
+                budget=self.live.budget,
+                calibrator=self.live.calibrator,
+                engine=self.engine.name,
+                exclude=self.live.exclude,
+                exclude_ops=self.live.exclude_ops,
+                min_sqnr=self.live.min_sqnr,
+                batches=(len(next(iter(self.kept[-1].values()))),),
+            )
+        if found.plan.count("int8") == 0:
+            raise QuantizationError("all in float was measured as fastest within the bound")
+        self._plan = found.plan
+        table.metadata[_PLAN] = found.plan.to_json()
+        return found
 
     def _finished(self, made: QuantizedModel, report: Report) -> QuantizedModel:
         made.report = report
@@ -282,10 +319,13 @@ class Builder:
         return accuracy, (speed,)
 
     def _executed(self, int8: QuantizedModel) -> dict[str, int]:
+        """Layers as the engine runs them on one sample; nothing where the graph takes no single sample."""
         sample = {n: a[:1] for n, a in self.kept[-1].items()}
-        if not self.takes(_shapes(sample)):  # a graph for one batch size
-            sample = self.kept[-1]
-        return verify.executed(int8.onnx, self.engine.name, sample)
+        try:
+            return verify.executed(int8.onnx, self.engine.name, sample) if self.takes(_shapes(sample)) else {}
+        except RequantError as fault:  # it is for the report alone
+            log.info("what the engine executed as INT8 cannot be told: %s", fault)
+            return {}
 
     def _judge(self, report: Report) -> None:
         bounds = self.live

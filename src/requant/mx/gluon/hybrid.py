@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from requant.errors import InputError, RequantError, ShapeError, UnsupportedError
+from requant.errors import InputError, RequantError, ShapeError
 from requant.formats.params import write_params
 from requant.mx import autograd, ndarray, symbol
+from requant.mx import backend as backends
 from requant.mx.gluon.block_base import Block, Hook
 from requant.mx.gluon.parameter import DeferredInitializationError, Parameter
 from requant.mx.gluon.parameter_dict import ParameterDict
@@ -20,6 +21,7 @@ from requant.mx.ndarray.saving import unwrap
 from requant.mx.running import Runner
 from requant.mx.symbol.create import Group, var
 from requant.mx.symbol.symbol import Symbol
+from requant.pipeline import LiveCompiled
 from requant.symbol import infer, tree
 
 
@@ -73,6 +75,7 @@ class HybridBlock(Block):
         self._flags: dict[str, Any] = {}
         self._graphs: dict[Any, Graph] = {}
         self._exported: Graph | None = None
+        self._backend: backends.Backend | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -105,31 +108,55 @@ class HybridBlock(Block):
 
         Args:
             active: False goes back to one operator after the other.
+            backend: what runs it, see ``optimize_for``; the default engine if not given.
+            kwargs: with a backend, its options too.
         Raises:
-            UnsupportedError: a ``backend`` of MXNet; engines are chosen elsewhere.
+            InputError: an unknown backend or option; the message lists those that exist.
         """
-        if backend is not None:
-            raise UnsupportedError(
-                "MXNet's graph backends do not exist here",
-                got=backend,
-                next="hybridize() alone compiles for the default engine",
-            )
+        chosen = None if backend is None else backends.backend(backend, kwargs)
         self._active = active
-        self._flags = kwargs
-        if clear:
+        self._flags = {k: v for k, v in kwargs.items() if chosen is None or k in backends.FLAGS}
+        if clear or chosen != self._backend:
             self._clear()
-        super().hybridize(active, **kwargs)
+        self._backend = chosen
+        super().hybridize(active, **self._flags)
 
     def cast(self, dtype: object) -> None:
         """Change the type of all parameters; give inputs of that type then."""
         self._clear()
         super().cast(dtype)
 
-    def optimize_for(self, x: Any, *args: Any, backend: str | None = None, **kwargs: Any) -> Any:
-        """Raises UnsupportedError: engines optimize by themselves when a network is compiled."""
-        raise UnsupportedError(
-            "graphs are not partitioned for a backend here", got=backend, next="hybridize() compiles the network"
-        )
+    def optimize_for(self, x: Any, *args: Any, backend: str | None = None, clear: bool = False, **kwargs: Any) -> None:
+        """Hybridize for a backend and compile for these inputs, without running them.
+
+        With ``int8_mode=True`` and ``calibration_iters=N`` the block answers in float, calibrates on its first N
+        batches, and then becomes INT8; ``live_model`` tells how far it is.
+
+        Args:
+            x, args: inputs, as for a call; only their shapes and types matter.
+            backend: ``OpenVINO``, ``ONNXRuntime``, ``TensorRT``, ``MKLDNN`` or ``ONEDNN``.
+            clear: accepted; the block is traced anew anyway.
+            kwargs: options by name, or in a dict as ``backend_opts``; see ``requant.mx.backend.backend``.
+        Raises:
+            InputError: no backend, or an unknown one, or an unknown option; the message lists those that exist.
+            EngineError: the backend's engine is not installed, or refuses the network.
+        """
+        if backend is None:
+            raise InputError("optimize_for needs a backend", where=self.name, expected=", ".join(backends.BACKENDS))
+        HybridBlock.hybridize(self, True, backend, True, **kwargs)
+        graph, flat = self._graph((x, *args))
+        runner = graph.runner or self._prepare(graph, flat, (x, *args))
+        inputs = {n: v for n, v in zip(graph.inputs, flat) if n is not None}
+        runner.prepare({**graph.values(), **inputs})
+
+    @property
+    def live_model(self) -> LiveCompiled | None:
+        """The model that becomes INT8 while it runs, with its ``state``, ``wait`` and ``report``.
+
+        None if the block was not optimized for INT8, or has not run yet.
+        """
+        found = [g.runner.live_model for g in self._graphs.values() if g.runner is not None]
+        return next((f for f in found if f is not None), None)
 
     def _trace(self, form: Form, flat: list[Any]) -> Graph:
         names: list[str | None]
@@ -255,7 +282,7 @@ class HybridBlock(Block):
                 except DeferredInitializationError:
                     self._finish(args)
                 names = [n for n in graph.inputs if n is not None]
-                graph.runner = Runner(graph.symbol, names, source=self.name)
+                graph.runner = Runner(graph.symbol, names, self.name, self._backend)
                 self._exported = graph
             return graph.runner
 

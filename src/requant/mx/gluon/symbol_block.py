@@ -183,7 +183,8 @@ class SymbolBlock(HybridBlock):
     # -- facts -----------------------------------------------------------------------------------------------------
 
     def hybridize(self, active: bool = True, backend: str | None = None, clear: bool = True, **kwargs: Any) -> None:
-        """Does nothing: a symbol is compiled as a whole already."""
+        """Chooses a backend, see ``HybridBlock.hybridize``; a symbol is compiled as a whole anyway."""
+        super().hybridize(True, backend, clear and backend is not None, **kwargs)
 
     def export(self, path: str | os.PathLike[str], epoch: int = 0, remove_amp_cast: bool = True) -> tuple[str, str]:
         """Write ``<path>-symbol.json`` and ``<path>-<epoch>.params``.

@@ -19,6 +19,7 @@ from requant.mx.model import load_checkpoint, load_params, save_checkpoint
 from requant.mx.ndarray.create import concatenate
 from requant.mx.ndarray.ndarray import NDArray
 from requant.mx.symbol.symbol import Symbol
+from requant.pipeline import LiveCompiled
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,11 @@ class Module:
         if not self.params_initialized:
             raise ModuleError("the module has no parameters", next="module.set_params(arg_params, aux_params)")
         return executor
+
+    @property
+    def live_model(self) -> LiveCompiled | None:
+        """See ``Executor.live_model``."""
+        return self._bound().live_model
 
     @property
     def _exec_group(self) -> SimpleNamespace:

@@ -234,6 +234,7 @@ class Symbol(tree.Symbol):
         shared_arg_names: object = None,
         shared_exec: object = None,
         shared_buffer: object = None,
+        force_rebind: object = None,
         **kwargs: Any,
     ) -> Executor:
         """An executor with arrays of its own, of zeros, with shapes inferred from those given by name.
@@ -259,20 +260,37 @@ class Symbol(tree.Symbol):
         """
         return Symbol(fuse.backend_symbol(self, backend).entries)
 
-    def optimize_for(self, backend: str, *args: Any, **kwargs: Any) -> Symbol:
-        """``get_backend_symbol`` for the backends that it knows.
+    def optimize_for(
+        self,
+        backend: str,
+        args: Mapping[str, NDArray] | Sequence[NDArray] | None = None,
+        aux: Mapping[str, NDArray] | Sequence[NDArray] | None = None,
+        ctx: Context | None = None,
+        shape_dict: Mapping[str, Shape] | None = None,
+        type_dict: Mapping[str, object] | None = None,
+        stype_dict: object = None,
+        skip_infer: bool = False,
+        **kwargs: Any,
+    ) -> Symbol:
+        """The network, to be run by a backend: ``OpenVINO``, ``ONNXRuntime``, ``TensorRT``, ``MKLDNN`` or ``ONEDNN``.
 
+        ``bind``, ``simple_bind`` and ``Module`` of what it returns use that backend. With ``int8_mode=True`` and
+        ``calibration_iters=N`` it answers in float, calibrates on its first N batches, and then becomes INT8.
+
+        Args:
+            backend: its name. oneDNN's backends without options partition the graph (``get_backend_symbol``).
+            args, aux, ctx, shape_dict, type_dict, stype_dict, skip_infer: not needed, and not changed.
+            kwargs: options, see ``requant.mx.backend.backend``.
         Raises:
-            UnsupportedError: any other; engines optimize by themselves when a model is compiled.
+            InputError: an unknown backend or option; the message lists those that exist.
+            EngineError: the backend's engine is not installed.
         """
-        if backend in fuse.BACKENDS:
+        from requant.mx import backend as backends
+        from requant.mx.symbol.optimized import OptimizedSymbol
+
+        if backend in fuse.BACKENDS and not kwargs:
             return self.get_backend_symbol(backend)
-        raise UnsupportedError(
-            "graphs are not partitioned for a backend here",
-            got=backend,
-            expected=", ".join(fuse.BACKENDS),
-            next="requant's engines optimize when a model is compiled: requant.load(...).compile(engine=...)",
-        )
+        return OptimizedSymbol(self.entries, backends.backend(backend, kwargs))
 
     def gradient(self, wrt: object) -> Symbol:
         """Raises UnsupportedError: requant does not train."""
