@@ -153,7 +153,9 @@ class PrequantizedNet(gluon.HybridBlock):
         parts = [float(t.scale[0]) / float(out.scale[0]) for t in sides]  # output integers for one of the input's
         shift = self._zero(out) - sum(p * self._zero(t) for p, t in zip(parts, sides))
         reach = [self._keep(f"{name}_high{i}", np.array([p * LEVELS], np.float32)) for i, p in enumerate(parts)]
-        return {"reach": reach, "unit": sum(parts) * LEVELS / 2147483647, "shift": shift, "ends": self._ends(op, out)}
+        unit = sum(parts) * LEVELS / 2147483647
+        image = len(out.shape) == 4
+        return {"reach": reach, "unit": unit, "shift": shift, "ends": self._ends(op, out), "image": image}
 
     def _prepare_average_pool_2d(self, op: tflite.Operator, name: str) -> dict[str, Any]:
         self._alike(op)
@@ -266,6 +268,12 @@ class PrequantizedNet(gluon.HybridBlock):
 
     def _add(self, F: Any, p: dict[str, Any], made: dict[str, Any], a: Any, b: Any) -> Any:
         first, second = (p[name] for name in made["reach"])
+        if made["image"]:
+            # OpenVINO merges a convolution with the sum behind it, and then leaves out the rounding in between; a
+            # pooling of single positions keeps them apart.
+            a, b = (
+                F.contrib.quantized_pooling(u, p["low"], p["levels"], kernel=(1, 1), pool_type="max")[0] for u in (a, b)
+            )
         sums = F.contrib.quantized_elemwise_add(a, b, p["low"], first, p["low"], second)[0]
         return self._integers(F, p, F.cast(sums, dtype="float32") * made["unit"] + made["shift"], made["ends"])
 

@@ -185,7 +185,7 @@ class Builder:
             value = self.held(index, first)
             if index in self.model.inputs and self.g.dtype(value) == np.int8:
                 value = self.g.cast(self.g("Add", self.g.cast(value, np.int32), 128), np.uint8)
-            axis = _FIRST.index(tensor.axis) if first else None
+            axis = _FIRST.index(tensor.axis) if first and tensor.scale.size > 1 else None
             self._reals[index, first] = (
                 self.restored(value, tensor, axis) if tensor.quantized else self._as_float(value)
             )
@@ -265,8 +265,8 @@ class Builder:
         low, high = ends
         if tensor.quantized:
             whole, scale, zero = np.iinfo(tensor.dtype), float(tensor.scale[0]), int(tensor.zero_point[0])
-            low = None if low is not None and scale * (whole.min - zero) >= low else low
-            high = None if high is not None and scale * (whole.max - zero) <= high else high
+            low = None if low is not None and round(low / scale) + zero <= whole.min else low
+            high = None if high is not None and round(high / scale) + zero >= whole.max else high
         if low == 0.0 and high is None:
             return self.g("Relu", x)
         if low is None and high is None:

@@ -11,13 +11,10 @@ import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from requant.errors import CalibrationError, InputError, ParameterError, QuantizationError, nearest
-from requant.lower import needed_nodes
+from requant.errors import CalibrationError, QuantizationError
 from requant.mx.context import Context
 from requant.mx.contrib.calibration_data import IterableData, is_iterator
 from requant.mx.contrib.collectors import (
@@ -27,19 +24,28 @@ from requant.mx.contrib.collectors import (
     Logger,
     _LayerHistogramCollector,
     _LayerOutputMinMaxCollector,
-    caller,
     ranges_of,
 )
+from requant.mx.contrib.quantization_steps import (
+    Params,
+    arrays,
+    calibrated,
+    check,
+    collector_for,
+    loaded,
+    numbers,
+    older_keywords,
+    quantized,
+    run,
+    save_parameters,
+    say,
+    traced,
+)
 from requant.mx.ndarray.ndarray import NDArray
-from requant.mx.ndarray.saving import load as load_arrays
-from requant.mx.symbol.create import load as load_symbol
 from requant.mx.symbol.create import var
 from requant.mx.symbol.symbol import Symbol
-from requant.pipeline.observe import SymbolObserver
-from requant.rewrite.calibration import quantize_params, set_ranges
+from requant.rewrite.calibration import quantize_params
 from requant.rewrite.fuse import backend_symbol
-from requant.rewrite.quantize import Quantized, quantize_symbol
-from requant.symbol import tree
 
 __all__ = [
     "CalibrationCollector",
@@ -56,9 +62,6 @@ __all__ = [
     "quantize_net_v2",
 ]
 
-log = logging.getLogger(__name__)
-
-Params = Mapping[str, Any]
 Made = tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]
 BACKEND = "MKLDNN_QUANTIZE"
 CALIB_MODES = ("none", "naive", "entropy", "customize")
@@ -104,21 +107,21 @@ def quantize_model(
     Raises:
         QuantizationError, CalibrationError: an option or the data is not what it should be (both are ValueErrors).
     """
-    ctx, layer = _older(ctx, older)
-    symbol, args, aux = _loaded(sym, arg_params, aux_params)
-    _say(logger, "Quantizing symbol")
+    ctx, layer = older_keywords(ctx, older)
+    symbol, args, aux = loaded(sym, arg_params, aux_params)
+    say(logger, "Quantizing symbol")
     mode = calib_mode or "none"
     if mode == "customize":
         mode = ""  # only quantize_graph and the net functions take collectors
-    _check(mode, CALIB_MODES[:3], "unknown calibration mode", got=calib_mode)
-    made = _quantized(
+    check(mode, CALIB_MODES[:3], "unknown calibration mode", got=calib_mode)
+    made = quantized(
         symbol, args, ctx, excluded_sym_names, excluded_op_names, quantized_dtype, quantize_mode, quantize_granularity
     )
     ranges: dict[str, tuple[float, float]] = {}
     qsym = Symbol(made.symbol.entries)
     if mode != "none":
         points = [p for p in made.points if layer is None or layer(p)]
-        collector = _collector(mode, points, quantized_dtype, logger)
+        collector = collector_for(mode, points, quantized_dtype, logger)
         if calib_data is None:
             raise CalibrationError(f"calib_data must be provided when calib_mode={calib_mode}")
         if not is_iterator(calib_data):
@@ -127,13 +130,13 @@ def quantize_model(
                 got=type(calib_data).__name__,
                 next="mx.io.NDArrayIter(data, batch_size=32)",
             )
-        examples = _run(symbol, {**args, **aux}, calib_data, data_names, collector, num_calib_examples, logger)
+        examples = run(symbol, {**args, **aux}, calib_data, data_names, collector, num_calib_examples, logger)
         kept = "outputs" if mode == "entropy" else "output min/max values"
-        _say(logger, "Collected layer %s from FP32 model using %d examples", kept, examples)
+        say(logger, "Collected layer %s from FP32 model using %d examples", kept, examples)
         ranges = ranges_of(collector, mode, quantized_dtype, logger)
-        qsym = _calibrated(qsym, ranges)
-    _say(logger, "Quantizing parameters")
-    return qsym, _arrays(quantize_params(qsym, args, ranges)), _arrays(aux)
+        qsym = calibrated(qsym, ranges)
+    say(logger, "Quantizing parameters")
+    return qsym, arrays(quantize_params(qsym, args, ranges)), arrays(aux)
 
 
 def quantize_model_mkldnn(
@@ -165,7 +168,7 @@ def quantize_model_mkldnn(
         raise QuantizationError(
             "fused int8 operators run on a CPU alone", where="ctx", got=context, next="ctx=mx.cpu()"
         )
-    symbol, args, aux = _loaded(sym, arg_params, aux_params)
+    symbol, args, aux = loaded(sym, arg_params, aux_params)
     made, qargs, qaux = quantize_model(
         Symbol(backend_symbol(symbol, BACKEND).entries),
         args,
@@ -216,25 +219,25 @@ def quantize_graph(
     Returns:
         The int8 symbol, its arguments, its auxiliary states, and the collector (None if nothing is calibrated).
     """
-    ctx, _ = _older(ctx, older)
-    symbol, args, aux = _loaded(sym, arg_params, aux_params)
-    _say(logger, "Quantizing graph")
+    ctx, _ = older_keywords(ctx, older)
+    symbol, args, aux = loaded(sym, arg_params, aux_params)
+    say(logger, "Quantizing graph")
     mode = calib_mode or "none"
-    _check(mode, CALIB_MODES, "unknown calibration mode", got=calib_mode)
+    check(mode, CALIB_MODES, "unknown calibration mode", got=calib_mode)
     if mode == "customize" and LayerOutputCollector is None:
         raise CalibrationError("calib_mode='customize' needs a collector", where="LayerOutputCollector", got=None)
-    made = _quantized(
+    made = quantized(
         symbol, args, ctx, excluded_sym_names, excluded_op_names, quantized_dtype, quantize_mode, quantize_granularity
     )
     collector = None
     if mode != "none":
-        collector = _collector(mode, made.points, quantized_dtype, logger, LayerOutputCollector)
-        _say(logger, "Collector created, please use set_monitor_callback to collect calibration information.")
-    _say(logger, "Quantizing parameters")
+        collector = collector_for(mode, made.points, quantized_dtype, logger, LayerOutputCollector)
+        say(logger, "Collector created, please use set_monitor_callback to collect calibration information.")
+    say(logger, "Quantizing parameters")
     return (
         Symbol(made.symbol.entries),
-        _arrays(quantize_params(made.symbol, args, {})),
-        _arrays(aux),
+        arrays(quantize_params(made.symbol, args, {})),
+        arrays(aux),
         collector,
     )
 
@@ -261,11 +264,11 @@ def calib_graph(
     mode = calib_mode or "none"
     if mode == "none":
         raise CalibrationError("please set calibration mode to naive or entropy.", where="calib_graph", got=calib_mode)
-    _check(mode, CALIB_MODES, "unknown calibration mode", got=calib_mode)
+    check(mode, CALIB_MODES, "unknown calibration mode", got=calib_mode)
     ranges = ranges_of(collector, mode, quantized_dtype, logger)
-    made = _calibrated(qsym, ranges)
-    _say(logger, "Quantizing parameters")
-    return made, _arrays(quantize_params(made, _numbers(arg_params), ranges)), _arrays(_numbers(aux_params))
+    made = calibrated(qsym, ranges)
+    say(logger, "Quantizing parameters")
+    return made, arrays(quantize_params(made, numbers(arg_params), ranges)), arrays(numbers(aux_params))
 
 
 def quantize_net_v2(
@@ -302,9 +305,9 @@ def quantize_net_v2(
     """
     from requant.mx.gluon import SymbolBlock
 
-    ctx, _ = _older(ctx, older)
+    ctx, _ = older_keywords(ctx, older)
     mode = calib_mode or "none"
-    _check(mode, CALIB_MODES, "unknown calibration mode", got=calib_mode)
+    check(mode, CALIB_MODES, "unknown calibration mode", got=calib_mode)
     if calib_data is not None and not is_iterator(calib_data):
         calib_data = IterableData(calib_data)
     if mode != "none" and calib_data is None:
@@ -314,12 +317,12 @@ def quantize_net_v2(
         raise QuantizationError(
             "data_shapes required", where="quantize_net", next="data_shapes=[DataDesc('data', ...)]"
         )
-    _say(logger, "Export HybridBlock")
-    symbol, args, aux, names = _traced(network, shapes)
+    say(logger, "Export HybridBlock")
+    symbol, args, aux, names = traced(network, shapes)
     excluded = list(exclude_layers or ())
     for part in exclude_layers_match or ():
         excluded += [n.name for n in symbol.nodes if part in n.name]
-    _say(logger, "These layers have been excluded %s", excluded)
+    say(logger, "These layers have been excluded %s", excluded)
     fuses = ctx is None or ctx.device_type == "cpu"
     if fuses:
         symbol = Symbol(backend_symbol(symbol, BACKEND).entries)
@@ -338,15 +341,15 @@ def quantize_net_v2(
         logger,
     )
     if mode != "none":
-        examples = _run(symbol, {**args, **aux}, calib_data, names, collector, num_calib_examples, logger)
-        _say(logger, "Collected layer output values from FP32 model using %d examples", examples)
+        examples = run(symbol, {**args, **aux}, calib_data, names, collector, num_calib_examples, logger)
+        say(logger, "Collected layer output values from FP32 model using %d examples", examples)
         qsym, qargs, qaux = calib_graph(qsym, args, aux, collector, calib_mode, quantized_dtype, logger)
     if fuses:
         qsym = Symbol(backend_symbol(qsym, BACKEND).entries)
     block = SymbolBlock(qsym, [var(n) for n in names])
     with tempfile.TemporaryDirectory(prefix="requant-") as folder:
         path = os.path.join(folder, "int8.params")
-        _save(path, qsym, {**qargs, **qaux})
+        save_parameters(path, qsym, {**qargs, **qaux})
         # As in MXNet: parameters keep the types that they have in the file.
         block.collect_params().load(path, cast_dtype=True, dtype_source="saved")
     return block
@@ -391,173 +394,3 @@ def quantize_net(
         logger=logger,
         **newer,
     )
-
-
-# -- steps -----------------------------------------------------------------------------------------------------------
-
-
-def _say(logger: Logger, text: str, *args: object) -> None:
-    """A line of MXNet's log: to the script's logger if it gave one, else to this module's."""
-    (logger or log).info(text, *args)
-
-
-def _check(value: Any, known: Sequence[str], what: str, got: Any = None) -> None:
-    if value not in known:
-        shown = value if got is None else got
-        raise QuantizationError(what, got=shown, expected=", ".join(known), next=nearest(str(shown), known))
-
-
-def _older(ctx: Context | None, older: dict[str, Any]) -> tuple[Context | None, Callable[[str], bool] | None]:
-    """The context, and the layer filter, from keywords of other versions."""
-    known = ("device", "calib_layer", "calib_quantize_op")
-    for key in older:
-        if key not in known:
-            raise TypeError(f"unexpected keyword argument {key!r}; {nearest(key, known)}")
-    context = older.get("device", ctx)
-    if context is not None and not isinstance(context, Context):
-        raise QuantizationError(f"currently only supports single ctx, while received {context}")
-    return context, older.get("calib_layer")
-
-
-def _numbers(params: Params) -> dict[str, np.ndarray[Any, Any]]:
-    return {n: v._data if isinstance(v, NDArray) else np.asarray(v) for n, v in params.items()}
-
-
-def _arrays(params: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, NDArray]:
-    return {n: NDArray(v) for n, v in params.items()}
-
-
-def _loaded(sym: Any, args: Any, aux: Any) -> tuple[Symbol, dict[str, Any], dict[str, Any]]:
-    """Symbol and parameters, from objects or file names."""
-    symbol = load_symbol(sym) if isinstance(sym, (str, os.PathLike)) else sym
-    if not isinstance(symbol, tree.Symbol):
-        raise QuantizationError("not a symbol", where="sym", got=type(sym).__name__, expected="a Symbol or a file name")
-    found = []
-    for prefix, given in (("arg:", args), ("aux:", aux)):
-        if isinstance(given, (str, os.PathLike)):
-            loaded = load_arrays(given)
-            if not isinstance(loaded, dict):
-                raise ParameterError("the arrays have no names", where=os.fspath(given))
-            given = {n.removeprefix(prefix): v for n, v in loaded.items() if n.startswith(prefix) or ":" not in n}
-        found.append(_numbers(given or {}))
-    return Symbol(symbol.entries), found[0], found[1]
-
-
-def _quantized(
-    symbol: Symbol,
-    args: Params,
-    ctx: Context | None,
-    names: Sequence[str] | None,
-    ops: Sequence[str] | None,
-    dtype: str,
-    mode: str,
-    granularity: str,
-) -> Quantized:
-    for what, given in (("excluded_sym_names", names), ("excluded_op_names", ops)):
-        if given is not None and (isinstance(given, str) or not isinstance(given, Collection)):
-            raise QuantizationError(
-                f"{what} must be a list of strings representing the names that will not be quantized",
-                got=type(given).__name__,
-            )
-    if granularity == "channel-wise" and ctx is not None and ctx.device_type == "gpu":
-        raise QuantizationError("channel-wise quantization is of a CPU", where="quantize_granularity", got=ctx)
-    return quantize_symbol(
-        symbol,
-        excluded_names=list(names or ()),
-        excluded_ops=list(ops or ()),
-        offline=list(args),
-        dtype=dtype,
-        mode=mode,
-        granularity=granularity,
-    )
-
-
-def _calibrated(qsym: Symbol, ranges: Mapping[str, tuple[float, float]]) -> Symbol:
-    return Symbol(set_ranges(qsym, ranges).entries)
-
-
-def _collector(mode: str, points: Sequence[str], dtype: str, logger: Logger, own: Any = None) -> Any:
-    """The collector of a calibration mode."""
-    if mode == "entropy":
-        _say(logger, "Create a layer output collector for entropy calibration.")
-        return LayerHistogramCollector(include_layer=points, logger=logger, quantized_dtype=dtype)
-    if mode == "naive":
-        _say(logger, "Create a layer output minmax collector for naive calibration")
-        return LayerOutputMinMaxCollector(quantized_dtype=dtype, include_layer=points, logger=logger)
-    _say(logger, "Create a customize layer output minmax collector for calibration")
-    if hasattr(own, "include_layer"):
-        if own.include_layer is None:
-            own.include_layer = points
-        else:
-            _say(logger, "Custom collector has set include_layer attribute. Calibration layers not passed")
-    return own
-
-
-def _run(
-    symbol: Symbol,
-    params: Params,
-    data: Any,
-    names: Sequence[str],
-    collector: Any,
-    limit: int | None,
-    logger: Logger,
-) -> int:
-    """Run the float network over calibration data and hand its tensors to a collector. Returns the examples."""
-    wanted = getattr(collector, "include_layer", None)
-    observer = SymbolObserver(symbol, params, None if wanted is None else list(wanted))
-    ops = {n: node.op.name for node in symbol.nodes if node.op is not None for n in node.output_names()}
-    collect = caller(collector)
-    batches = examples = 0
-    for batch in data:
-        feeds = {n: a.asnumpy() for n, a in zip(_names(data, names), batch.data)}
-        for name, values in observer.observe(feeds):
-            collect(name, ops.get(name, "null"), NDArray(values))
-        batches += 1
-        examples += int(data.batch_size)
-        if limit is not None and examples >= limit:
-            break
-    if not batches:
-        raise CalibrationError("there is no calibration data", where="calib_data", next="calib_data.reset()")
-    _say(logger, "Collected statistics from %d batches with batch_size=%d", batches, data.batch_size)
-    return examples
-
-
-def _names(data: Any, names: Sequence[str]) -> list[str]:
-    """Names of a batch's arrays: the iterator's own, where they are the network's inputs, else in order."""
-    own = [d[0] for d in data.provide_data]
-    return own if set(names) <= set(own) else list(names)
-
-
-def _traced(
-    network: Any, shapes: Sequence[Any]
-) -> tuple[Symbol, dict[str, np.ndarray[Any, Any]], dict[str, np.ndarray[Any, Any]], list[str]]:
-    """Symbol, parameters and input names of a block. Arrays that it does not take (labels) are left out, last first."""
-    from requant.mx.model import load_checkpoint
-    from requant.mx.ndarray.create import zeros
-
-    network.hybridize()
-    given = [zeros(s.shape, dtype=s.dtype) for s in shapes]
-    while True:
-        try:
-            network(*given)
-            break
-        except (TypeError, InputError):
-            if len(given) == 1:
-                raise
-            given.pop()
-    with tempfile.TemporaryDirectory(prefix="requant-") as folder:
-        prefix = os.path.join(folder, "float")
-        network.export(prefix, epoch=0)
-        symbol, args, aux = load_checkpoint(prefix, 0)
-    made = Symbol(symbol.entries)
-    numbers = _numbers(args), _numbers(aux)
-    free = {n.name for n in needed_nodes(made)[0] if n.is_variable} - set(args) - set(aux)
-    names = [n for n in made.list_inputs() if n in free]
-    return made, *numbers, names
-
-
-def _save(path: str, symbol: Symbol, arrays: Mapping[str, NDArray]) -> None:
-    from requant.mx.ndarray.saving import save
-
-    aux = set(symbol.list_auxiliary_states())
-    save(path, {f"{'aux' if n in aux else 'arg'}:{n}": a for n, a in arrays.items()})
