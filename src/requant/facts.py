@@ -11,9 +11,9 @@ import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass, ShapeInferencePass
 
 from requant.lower import to_onnx
-from requant.ops.registry import product
 from requant.passes import FoldConstants, FoldShapeArithmetic
 from requant.pipeline import Model
+from requant.quant.macs import node_macs
 
 #: Rounds of folding until the shapes of a network are known.
 _ROUNDS = 8
@@ -93,34 +93,6 @@ def _macs(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
             return None
         total += count
     return total
-
-
-def _dims(value: ir.Value | None) -> tuple[int, ...] | None:
-    if value is None or value.shape is None or any(not isinstance(d, int) for d in value.shape):
-        return None
-    return tuple(int(d) for d in value.shape)  # type: ignore[arg-type]
-
-
-def node_macs(node: ir.Node) -> int | None:
-    """Multiply-accumulates of one ONNX node: 0 for those that have none, None if a shape is not known."""
-    if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
-        x, w, y = _dims(node.inputs[0]), _dims(node.inputs[1]), _dims(node.outputs[0])
-        if x is None or w is None or y is None:
-            return None
-        if node.op_type == "Conv":
-            return product(y) * product(w[1:])
-        if node.op_type == "ConvTranspose":
-            return product(x) * product(w[1:])
-        if node.op_type == "MatMul":
-            return product(y) * x[-1]
-        transposed = node.attributes["transA"].as_int() if "transA" in node.attributes else 0
-        return product(y) * x[0 if transposed else 1]
-    if node.op_type in ("LSTM", "GRU", "RNN"):
-        x, w, r = _dims(node.inputs[0]), _dims(node.inputs[1]), _dims(node.inputs[2])
-        if x is None or w is None or r is None:
-            return None
-        return x[0] * x[1] * (product(w) + product(r))
-    return 0
 
 
 def random_feeds(model: Model, shapes: Mapping[str, Sequence[int]], seed: int = 0) -> dict[str, np.ndarray]:

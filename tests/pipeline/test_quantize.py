@@ -117,7 +117,7 @@ def test_the_log_says_what_was_done(model, data, caplog) -> None:  # type: ignor
 
 def test_a_table_serves_other_choices_without_data(model, data, tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "digits.calib.json"
-    first = requant.quantize(model, data, mode="full", table=path, check=False)
+    first = requant.quantize(model, data, mode="full", table=path, check=False, refine=False)
     assert path.exists()
     again = requant.quantize(model, table=path, mode="full", check=False)
     assert np.array_equal(first.run(data[:4])[0], again.run(data[:4])[0])

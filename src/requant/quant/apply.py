@@ -28,6 +28,7 @@ from requant.passes.rewrite import (
 )
 from requant.qmath import QuantParams, Range
 from requant.quant.bias import mean_of, shift
+from requant.quant.moments import Moments, layout, round_weight
 from requant.quant.plan import Decision, Plan, Tensor
 from requant.quant.weights import bias_params, room_for_bias, weight_params
 from requant.scheme import Scheme
@@ -44,6 +45,7 @@ def apply(
     ranges: Mapping[str, RangeLike],
     *,
     means: Mapping[str, Array] | None = None,
+    moments: Mapping[str, Moments] | None = None,
 ) -> ir.Model:
     """A quantized copy of a model.
 
@@ -53,6 +55,8 @@ def apply(
         ranges: by tensor name, for each of ``plan.observed``: the range to represent, or parameters.
         means: by tensor name, for those of ``requant.quant.bias.mean_axes``: the mean of each channel, shape
             (channels,). Biases are corrected by them; without them (or for tensors left out) they are not.
+        moments: by node name, what the blocks of its weight meet (`requant.quant.moments`). The weight is rounded by
+            them; without them (or for nodes left out) each element is rounded to the nearest integer.
 
     Returns:
         A new model; the given one is not touched.
@@ -63,7 +67,7 @@ def apply(
     """
     new = model.clone()
     forget_names(new)
-    return _Editor(new, plan, group_params(plan, ranges), means).edit()
+    return _Editor(new, plan, group_params(plan, ranges), means, moments).edit()
 
 
 def group_params(plan: Plan, ranges: Mapping[str, RangeLike]) -> dict[str, QuantParams]:
@@ -85,7 +89,7 @@ def group_params(plan: Plan, ranges: Mapping[str, RangeLike]) -> dict[str, Quant
                         next=nearest(name, ranges) if ranges else "calibrate first",
                     )
                 given.append(ranges[name])
-        params = _params(plan.scheme, given, members[0])
+        params = _params(plan.scheme_of(members), given, members[0])
         found.update(dict.fromkeys(members, params))
     return found
 
@@ -117,7 +121,7 @@ def activation_params(scheme: Scheme, observed: Range) -> QuantParams:
     """The parameters that a scheme uses for a tensor of this range."""
     if observed.min >= 0 and scheme.unsigned:
         return qmath.symmetric(0.0, observed.max, np.uint8)
-    if scheme.signed == "int8":
+    if scheme.symmetric(observed.min, observed.max):
         return qmath.symmetric(observed.min, observed.max, np.int8, narrow=False)
     dtype = np.int8 if scheme.signed == "int8_asymmetric" else np.uint8
     return qmath.asymmetric(observed.min, observed.max, dtype)
@@ -127,8 +131,14 @@ class _Editor:
     """The state of one edit."""
 
     def __init__(
-        self, model: ir.Model, plan: Plan, params: dict[str, QuantParams], means: Mapping[str, Array] | None
+        self,
+        model: ir.Model,
+        plan: Plan,
+        params: dict[str, QuantParams],
+        means: Mapping[str, Array] | None,
+        moments: Mapping[str, Moments] | None,
     ) -> None:
+        self.moments = moments or {}
         self.model, self.graph, self.plan, self.params, self.means = model, model.graph, plan, params, means
         self.values = {str(v.name): v for v in (*self.graph.inputs, *(o for n in self.graph for o in n.outputs))}
         self.nodes = {str(n.name): n for n in self.graph}
@@ -251,13 +261,22 @@ class _Editor:
         activation = self._input_params(node, decision)
         if bias is not None and activation is not None and decision.bias is not None:
             params = room_for_bias(weight, params, activation, bias)
+        q = self._rounded(node, decision, weight, params)
         mean = mean_of(node, self.means) if decision.weight == 1 else None
-        extra = None if mean is None else shift(node, weight, qmath.fake_quantize(weight, params), mean)
+        extra = None if mean is None else shift(node, weight, qmath.dequantize(q, params), mean)
         if extra is not None and np.isfinite(extra).all():
             bias = self._corrected(node, bias, extra, channels)
         if bias is not None:
             self._bias(node, bias, activation if decision.bias is not None or shape is None else None, params)
-        node.replace_input_with(decision.weight, self._stored(str(old.name), weight, params, node))
+        node.replace_input_with(decision.weight, self._stored(str(old.name), q, params, node))
+
+    def _rounded(self, node: ir.Node, decision: Decision, weight: Array, params: QuantParams) -> Array:
+        """The integers of a weight."""
+        moments = self.moments.get(decision.node)
+        found = layout(node, weight) if moments is not None and decision.weight == 1 else None
+        if moments is None or found is None:
+            return qmath.quantize(weight, params)
+        return round_weight(weight, params, found, moments)
 
     def _input_params(self, node: ir.Node, decision: Decision) -> QuantParams | None:
         value = node.inputs[decision.inputs[0]] if decision.inputs else None
@@ -284,14 +303,14 @@ class _Editor:
         if len(node.inputs) < 3:
             node.resize_inputs(3)
         if self.plan.scheme.int32_bias and activation is not None:
-            value = self._stored(name, bias, bias_params(activation, weight, bias.size), node)
+            scale = bias_params(activation, weight, bias.size)
+            value = self._stored(name, qmath.quantize(bias, scale), scale, node)
         else:
             value = initializer(self.graph, name, np.array(bias, np.float32))
         node.replace_input_with(2, value)
 
-    def _stored(self, name: str, array: Array, params: QuantParams, node: ir.Node) -> ir.Value:
+    def _stored(self, name: str, q: Array, params: QuantParams, node: ir.Node) -> ir.Value:
         """An integer constant with a DequantizeLinear behind it; equal ones are stored once."""
-        q = qmath.quantize(array, params)
         key = (name, q.shape, str(q.dtype), q.tobytes() if q.size < 4096 else hash(q.tobytes()), params.scale.tobytes())
         stored = self.shared.get(key)
         if stored is None:

@@ -225,7 +225,7 @@ def is_unsigned(scheme: Scheme, seen: Range) -> bool:
 
 def is_symmetric(scheme: Scheme, seen: Range) -> bool:
     """A tensor of this range is stored with zero point 0."""
-    return is_unsigned(scheme, seen) or scheme.signed == "int8"
+    return scheme.symmetric(seen.min, seen.max)
 
 
 def around_zero(threshold: float, scheme: Scheme, seen: Range) -> Range:

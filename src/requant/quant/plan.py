@@ -22,6 +22,7 @@ from requant.passes.rewrite import names_of, sole_user
 from requant.quant import flow
 from requant.quant.exclude import excluded_nodes
 from requant.quant.roles import JOINING, SELECTING, Role, is_activation, role_of
+from requant.quant.stem import cheap_stems
 from requant.scheme import Scheme
 
 log = logging.getLogger(__name__)
@@ -70,12 +71,14 @@ class Tensor:
             group are quantized with one scale and zero point, from the union of the ranges observed.
         observe: calibration must find its range. False where the values come unchanged from another of the group.
         readers: names of the nodes that read the quantized tensor; None for all but the graph's outputs.
+        centred: its zero point is 0, whatever its range.
     """
 
     name: str
     group: str
     observe: bool = True
     readers: tuple[str, ...] | None = None
+    centred: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,12 @@ class Plan:
         for tensor in self.tensors:
             out.setdefault(tensor.group, []).append(tensor.name)
         return {name: tuple(members) for name, members in out.items()}
+
+    def scheme_of(self, tensors: Iterable[str]) -> Scheme:
+        """The forms that some tensors may take together: where one of them is centred, all are."""
+        names = set(tensors)
+        centred = any(t.centred for t in self.tensors if t.name in names)
+        return dataclasses.replace(self.scheme, signed="int8") if centred else self.scheme
 
     def decision(self, name: str) -> Decision:
         """The decision for a node, by any name that the node has or had.
@@ -292,6 +301,7 @@ class _Planner:
         self.chosen: dict[ir.Node, tuple[Choice, str]] = {}
         self.tensors: dict[ir.Value, ir.Value] = {}  # tensor -> first tensor of its group
         self.sources: dict[ir.Value, bool] = {}  # tensor -> observed
+        self.stems: set[ir.Node] = set()  # left in float on purpose
 
     def make(self) -> Plan:
         """All decisions and tensors."""
@@ -326,7 +336,13 @@ class _Planner:
         if self.mode == "smart":
             chain = {n for n in self.nodes if n not in self.excluded and _mxnet_support(n)}
             return flow.smart(self.nodes, compute.__contains__, chain.__contains__) & able
-        return compute | self._worthwhile(able - compute, compute)
+        self.stems = cheap_stems(self.nodes, compute, self._carries_input, self.scheme.float_stem)
+        if self.stems != compute:
+            compute -= self.stems
+        return compute | self._worthwhile(able - compute - self.stems, compute)
+
+    def _carries_input(self, node: ir.Node) -> bool:
+        return self.roles[node].kind in ("through", "fused") or node.op_type in ("Pad", "Mul", "Add", "Sub", "Div")
 
     def _worthwhile(self, support: set[ir.Node], compute: set[ir.Node]) -> set[ir.Node]:
         """Support nodes between compute nodes; what carries a chain on costs nothing in int8 or is fused anyway."""
@@ -369,6 +385,8 @@ class _Planner:
     def _refusal(self, node: ir.Node, role: Role) -> str:
         if role.kind == "float":
             return role.why
+        if node in self.stems:
+            return "it reads an image and is a small part of all products: int8 would gain little and add most noise"
         if role.kind in ("compute", "support"):
             rule = "MXNet's smart rule" if self.mode == "smart" else "mode best"
             return f"no chain of int8 nodes leads through it ({rule})"
@@ -511,9 +529,20 @@ class _Planner:
         tensors = []
         for value in dict.fromkeys(v for v in order if v is not None and v in self.tensors):
             tensors.append(
-                Tensor(str(value.name), str(self.tensors[value].name), self.sources[value], self._readers(value, int8))
+                Tensor(
+                    str(value.name),
+                    str(self.tensors[value].name),
+                    self.sources[value],
+                    self._readers(value, int8),
+                    self._centred(value),
+                )
             )
         return Plan(self.mode, self.scheme, tuple(decisions), tuple(tensors), str(self.graph.name or ""))
+
+    def _centred(self, value: ir.Value) -> bool:
+        """An engine with an own form for means quantizes them with zero point 0 alone (`Scheme.centred`)."""
+        source = value.producer()
+        return source is not None and source.op_type in self.scheme.centred
 
     def _readers(self, value: ir.Value, int8: set[ir.Node]) -> tuple[str, ...] | None:
         """Who reads the quantized form: all, if an int8 kernel writes it, else only those who compute with it."""
