@@ -2,60 +2,19 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tflite_writer import Bytes, File, small
+from tflite_checks import ENGINES, IMAGE, check, load, numbers, one
+from tflite_writer import File, small
 
 import requant
-from requant import spec
 from requant.cli import group
-from requant.errors import FormatError, RequantError, UnsupportedError
+from requant.errors import FormatError
 from requant.formats import tflite
-
-ENGINES = ("openvino", "onnxruntime")
-
-
-def load(f: File, tmp_path: Path) -> requant.Model:
-    path = tmp_path / "net.tflite"
-    path.write_bytes(f.bytes())
-    return requant.load(path)
-
-
-def numbers(f: File, batch: int = 1, seed: int = 0) -> list[np.ndarray]:
-    """Inputs of all integers, or around zero."""
-    random, found = np.random.RandomState(seed), []
-    for t in (f.tensors[i] for i in f.inputs):
-        shape = (batch, *t.shape[1:])
-        if t.dtype == "float32":
-            found.append(random.randn(*shape).astype(np.float32))
-        else:
-            whole = np.iinfo(t.dtype)
-            found.append(random.randint(whole.min, whole.max + 1, shape).astype(t.dtype))
-    return found
-
-
-def check(f: File, tmp_path: Path, batch: int = 1, exact: float = 0.97) -> None:
-    """Both engines compute what the file means: nowhere more than one integer apart, and hardly anywhere that."""
-    model = load(f, tmp_path)
-    spec.check(model.onnx)
-    feeds = numbers(f, batch)
-    wanted = f.run(*feeds)
-    for engine in ENGINES:
-        for mine, right in zip(model.run(feeds, engine=engine), wanted):
-            assert mine.dtype == right.dtype and mine.shape == right.shape
-            if right.dtype == np.float32:
-                np.testing.assert_allclose(mine, right, rtol=1e-4, atol=1e-5)
-                continue
-            apart = np.abs(mine.astype(int) - right.astype(int))
-            assert apart.max() <= 1, f"{engine}: {apart.max()} apart"
-            assert (apart == 0).mean() >= exact, f"{engine}: {(apart == 0).mean():.3f} equal"
-
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
@@ -121,33 +80,6 @@ def test_the_sum_takes_integers_that_were_rounded(tmp_path: Path) -> None:
 # --- operator by operator ---------------------------------------------------------------------------------------------
 
 
-def one(
-    kind: str,
-    shapes: Sequence[Sequence[int]],
-    out: Sequence[int],
-    dtype: str,
-    constants: Sequence[np.ndarray] = (),
-    same: bool = False,
-    **options: Any,
-) -> File:
-    """A network of one operator on computed inputs, then constants."""
-    f = File()
-    shift = 128 if dtype == "uint8" else 0
-
-    def act(name: str, shape: Sequence[int], scale: float, zero: int) -> int:
-        return f.tensor(name, shape, dtype, scale=[scale] if dtype != "float32" else (), zero=[zero + shift])
-
-    f.inputs = [
-        act(f"x{i}", s, 0.03 + (0 if same else 0.01 * i), 5 if same else 5 - 20 * i) for i, s in enumerate(shapes)
-    ]
-    others = [f.tensor(f"c{i}", a.shape, a.dtype.name, a) for i, a in enumerate(constants)]
-    f.outputs = [
-        f.op(kind, [*f.inputs, *others], act("y", out, 0.03 if same else 0.045, 5 if same else -30), **options)
-    ]
-    return f
-
-
-IMAGE = [1, 6, 7, 4]
 INT = np.int32
 CASES: dict[str, tuple[Any, ...]] = {
     "add": ("ADD", [IMAGE, IMAGE], IMAGE, (), False, {"activation": "RELU"}),
@@ -300,118 +232,6 @@ def test_quantize_and_dequantize(tmp_path: Path) -> None:
     for engine in ENGINES:
         floats, integers = model.run(feeds, engine=engine)
         assert np.abs(floats - wanted[0]).max() <= 0.0301 and np.abs(integers.astype(int) - wanted[1]).max() <= 1
-
-
-# --- what is refused --------------------------------------------------------------------------------------------------
-
-
-def refused(f: File, *words: str) -> None:
-    with pytest.raises(UnsupportedError) as fault:
-        tflite.to_onnx(tflite.read_bytes(f.bytes(), "net.tflite"))
-    for word in words:
-        assert word in str(fault.value), str(fault.value)
-
-
-def test_operators_that_are_not_built_are_named() -> None:
-    refused(one("LSTM", [IMAGE], IMAGE, "int8"), "LSTM", "'y'", "int8 (1, 6, 7, 4)", "CONV_2D")
-    refused(one("CUSTOM", [IMAGE], IMAGE, "int8"), "CUSTOM Mine", "'y'")
-
-
-def test_data_types_that_are_not_built_are_named() -> None:
-    f = one("RELU", [IMAGE], IMAGE, "float32")
-    f.tensors[1].dtype = "int16"
-    refused(f, "data type", "int16", "'y'")
-    f.tensors[1].dtype, f.tensors[0].dtype = "float32", "int16"
-    refused(f, "data type", "int16", "'x0'")
-
-
-def test_what_no_output_needs_is_not_asked_for(tmp_path: Path) -> None:
-    """A dead branch of an unknown operator."""
-    f = one("RELU", [IMAGE], IMAGE, "float32")
-    feeds = numbers(f)
-    wanted = f.run(*feeds)
-    f.op("LSTM", [0], f.tensor("dead", IMAGE, "float32"))
-    np.testing.assert_array_equal(load(f, tmp_path).run(feeds)[0], wanted[0])
-
-
-def test_other_files_are_recognized(tmp_path: Path) -> None:
-    path = tmp_path / "x.tflite"
-    for content, word in ((b"", "empty"), (b"PK\x03\x04" + bytes(60), "zip"), (b"version https://git-lfs", "LFS")):
-        path.write_bytes(content)
-        with pytest.raises(FormatError, match=word):
-            requant.load(path)
-
-
-# --- damage -----------------------------------------------------------------------------------------------------------
-
-
-def survives(data: bytes) -> bool:
-    """Whether a file is read and built, or refused in words."""
-    try:
-        tflite.to_onnx(tflite.read_bytes(data, "damaged"))
-    except RequantError:
-        return False
-    return True
-
-
-def test_a_truncated_file_is_refused() -> None:
-    whole = small().bytes()
-    assert survives(whole)
-    assert not any(survives(whole[:size]) for size in range(0, len(whole), 37))
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_damaged_file_never_crashes(seed: int) -> None:
-    """Bytes anywhere, and words that offsets, counts and sizes are made of, become others."""
-    whole, random = small().bytes(), np.random.RandomState(seed)
-    absurd = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 20, 0xFFFF, len(whole))
-    for _ in range(60):
-        data = bytearray(whole)
-        for _ in range(random.randint(1, 4)):
-            at = random.randint(8, len(data) - 4)
-            if random.rand() < 0.5:
-                data[at] = random.randint(256)
-            else:
-                struct.pack_into("<I", data, at & ~3, absurd[random.randint(len(absurd))])
-        survives(bytes(data))
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"shape": (1 << 15, 1 << 15, 4, 4)}, "absurd size"),
-        ({"shape": (1, -4, 7, 4)}, "absurd shape"),
-        ({"scale": np.array([np.nan], np.float32)}, "positive and finite"),
-        ({"scale": np.array([0.0], np.float32)}, "positive and finite"),
-        ({"scale": np.full(3, 0.1, np.float32), "zero": np.zeros(3, np.int64), "axis": 3}, "do not fit the channels"),
-        ({"zero": np.zeros(2, np.int64)}, "as many scales"),
-        ({"zero": np.array([1000])}, "zero point lies outside"),
-    ],
-)
-def test_absurd_tensors_are_refused(change: dict[str, Any], word: str) -> None:
-    f = one("LEAKY_RELU", [IMAGE], IMAGE, "int8", alpha=0.1)
-    for name, value in change.items():
-        setattr(f.tensors[0], name, value)
-    with pytest.raises(FormatError, match=word):
-        tflite.to_onnx(tflite.read_bytes(f.bytes(), "absurd"))
-
-
-def test_a_cycle_is_refused() -> None:
-    f = one("ADD", [IMAGE, IMAGE], IMAGE, "int8")
-    f.operators[0][1][1] = f.outputs[0]
-    with pytest.raises(FormatError, match="before it is made"):
-        tflite.to_onnx(tflite.read_bytes(f.bytes(), "cycle"))
-
-
-def test_missing_parts_are_refused() -> None:
-    for root, word in (
-        ({0: ("I", 3)}, "0 graphs"),
-        ({0: ("I", 2), 2: [{2: ("i", [0])}]}, "version 2"),
-        ({0: ("I", 3), 2: [{}]}, "no outputs"),
-        ({0: ("I", 3), 2: [{2: ("i", [0])}]}, "names a tensor"),
-    ):
-        with pytest.raises(FormatError, match=word):
-            tflite.read_bytes(bytes(Bytes(root).out), "part")
 
 
 # --- as a model -------------------------------------------------------------------------------------------------------

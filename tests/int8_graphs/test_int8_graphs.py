@@ -35,9 +35,9 @@ def load(name: str) -> tuple[Symbol, dict[str, np.ndarray]]:
     return symbol, graphs.parameters(name, shapes(symbol, graphs.shape(name)))
 
 
-def model(symbol: Symbol, params: dict[str, np.ndarray], name: str) -> requant.Model:
+def model(symbol: Symbol, params: dict[str, np.ndarray], name: str, exact: bool = False) -> requant.Model:
     used = {n: p for n, p in params.items() if n in symbol.list_inputs()}
-    return requant.Model.from_symbol(symbol, used, shapes={"data": graphs.shape(name)}, source=name)
+    return requant.Model.from_symbol(symbol, used, shapes={"data": graphs.shape(name)}, source=name, exact=exact)
 
 
 def recorded(name: str) -> dict[str, np.ndarray]:
@@ -118,6 +118,27 @@ def test_runs_as_int8(name: str, engine: str) -> None:
             assert ours < 0.9 * mxnets, f"{output}: {ours:.4f} from float, MXNet {mxnets:.4f}"
         else:
             assert ours < 1.25 * mxnets, f"{output}: {ours:.4f} from float, MXNet {mxnets:.4f}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mobilenet1.0_int8",
+        "resnet18_v1b_kinetics400_int8",
+        pytest.param("inceptionv3_ucf101_int8", marks=pytest.mark.slow),
+        pytest.param("ssd_300_vgg16_atrous_voc_int8", marks=pytest.mark.slow),
+    ],
+)
+def test_exact_mode_computes_the_intended_integers(name: str) -> None:
+    """End to end, every one of them."""
+    symbol, params = load(name)
+    data = graphs.image(name)
+    ends = [n.inputs[0] for n in symbol.nodes if n.op is not None and n.op.name == "_contrib_dequantize"]
+    group = Symbol(list(dict.fromkeys(ends)))
+    intended = reference.run(group, params, data)
+    for mine, wanted in zip(model(group, params, name, exact=True).run(data, engine="onnxruntime"), intended):
+        assert mine.dtype == wanted.dtype
+        np.testing.assert_array_equal(mine, wanted)
 
 
 def one_node(node: Node, given: list[np.ndarray]) -> tuple[Symbol, dict[str, np.ndarray], dict[str, np.ndarray]]:

@@ -64,8 +64,9 @@ class Model:
         shapes: Mapping[str, Dims] | None = None,
         dtypes: Mapping[str, object] | None = None,
         source: str = "model",
+        exact: bool = False,
     ) -> None:
-        self.symbol = symbol
+        self.symbol, self.exact = symbol, exact
         self.params: dict[str, np.ndarray] = dict(params or {})
         self.source = source
         #: names of the outputs that were cut off, because training alone has what they need (labels)
@@ -91,17 +92,19 @@ class Model:
         shapes: Mapping[str, Dims] | None = None,
         dtypes: Mapping[str, object] | None = None,
         source: str = "symbol",
+        exact: bool = False,
     ) -> Model:
         """A model from a symbol and the values of its arguments and auxiliary states, by variable name.
 
         Args:
             shapes: dimensions of free inputs; a string or None is a dimension that stays open.
+            exact: MXNet's quantized operators compute its very integers, slowly; see ``requant.load``.
         Raises:
             ParameterError: the symbol needs a parameter that is not there.
         """
         if params:
             missing_parameters(symbol, params, [*(shapes or {}), *(dtypes or {})], source)
-        return cls(symbol=symbol, params=params, shapes=shapes, dtypes=dtypes, source=source)
+        return cls(symbol=symbol, params=params, shapes=shapes, dtypes=dtypes, source=source, exact=exact)
 
     @classmethod
     def from_onnx(cls, model: ir.Model, *, source: str = "onnx model") -> Model:
@@ -131,7 +134,7 @@ class Model:
             if self._lowered is None:
                 assert self.symbol is not None
                 try:
-                    self._lowered = to_onnx(self.symbol, self.params, self._shapes, self._dtypes, name=self._graph_name)
+                    self._lowered = self._lower(self._shapes)
                 except NeedsShape as fault:
                     raise InputError(
                         f"this network cannot be lowered with open dimensions: {fault.what}",
@@ -140,6 +143,10 @@ class Model:
                         next="give shapes={'data': (1, 3, 224, 224)} or --shape data=1,3,224,224",
                     ) from fault
             return self._lowered.model
+
+    def _lower(self, shapes: Mapping[str, Dims]) -> Lowered:
+        assert self.symbol is not None
+        return to_onnx(self.symbol, self.params, shapes, self._dtypes, name=self._graph_name, exact=self.exact)
 
     @property
     def _graph_name(self) -> str:
@@ -163,9 +170,9 @@ class Model:
                     n: ("N", *s[1:]) if len(s) and s[0] == batch else tuple(s) for n, s in shapes.items()
                 }
                 try:
-                    self._special[key] = to_onnx(self.symbol, self.params, {**self._shapes, **open_batch}, self._dtypes)
+                    self._special[key] = self._lower({**self._shapes, **open_batch})
                 except NeedsShape:
-                    self._special[key] = to_onnx(self.symbol, self.params, dict(shapes), self._dtypes)
+                    self._special[key] = self._lower(dict(shapes))
                 except ShapeError as fault:
                     raise self._misfit(shapes, fault) from fault
             return self._special[key].model
@@ -538,6 +545,7 @@ def load(
     epoch: int | None = None,
     shapes: Mapping[str, Dims] | None = None,
     dtypes: Mapping[str, object] | None = None,
+    exact: bool = False,
 ) -> Model:
     """Load a model from files.
 
@@ -548,6 +556,8 @@ def load(
         epoch: which ``net-%04d.params``; the highest if not given.
         shapes: dimensions of inputs, for files that do not say them; a string or None leaves a dimension open.
         dtypes: dtypes of inputs; float32 otherwise.
+        exact: MXNet's quantized operators compute its integers, with 32-bit sums and its own roundings: for comparisons,
+            slowly, and to the bit on ONNX Runtime. Otherwise they become int8 kernels, which may round to another step.
 
     Losses that need labels are cut off; what they were computed from becomes the outputs where nothing else is left.
     ``Model.cut`` and ``Model.cut_outputs`` say what. A label that ``shapes`` or ``dtypes`` name is kept as an input.
@@ -572,6 +582,7 @@ def load(
             shapes=shapes,
             dtypes={n: as_dtype(t) for n, t in (dtypes or {}).items()},
             source=os.fspath(path),
+            exact=exact,
         )
         model._note(wanted)
         return model
