@@ -52,9 +52,20 @@ def _area_table(size: int, target: int) -> _Table:
     return np.clip(index, 0, size - 1), (weight / weight.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
-def _table(size: int, target: int, method: int) -> _Table:
+def _growing_area_table(size: int, target: int) -> _Table:
+    """OpenCV's bilinear weights for the method area where a picture grows: each source pixel keeps its own area."""
+    grown = target / size
+    at = np.arange(target)
+    index = np.floor(at / grown).astype(np.int64)
+    share = (at + 1) - (index + 1) * grown
+    share = np.where(share <= 0, 0, share - np.floor(share))
+    index = np.stack([index, index + 1], axis=1)
+    return np.clip(index, 0, size - 1), np.stack([1 - share, share], axis=1).astype(np.float32)
+
+
+def _table(size: int, target: int, method: int, grows: bool) -> _Table:
     if method == AREA:
-        return _area_table(size, target)
+        return _growing_area_table(size, target) if grows else _area_table(size, target)
     if method == LINEAR:
         return _kernel_table(size, target, 2, lambda x: np.clip(1 - np.abs(x), 0, None))
     return _kernel_table(size, target, 4, _cubic) if method == CUBIC else _kernel_table(size, target, 8, _lanczos)
@@ -75,7 +86,7 @@ def resize(image: np.ndarray, width: int, height: int, method: int = LINEAR) -> 
 
     Args:
         method: 0 nearest, 1 bilinear, 2 bicubic, 3 area, 4 Lanczos over 8 x 8 pixels. Area, where an axis grows, is
-            bilinear, as in OpenCV.
+            bilinear with weights of its own, as in OpenCV.
     Raises:
         InputError: an unknown method, or a size below 1.
     """
@@ -91,13 +102,12 @@ def resize(image: np.ndarray, width: int, height: int, method: int = LINEAR) -> 
         columns = np.minimum((np.arange(width) * (wide / width)).astype(np.int64), wide - 1)
         nearest: np.ndarray = image[rows][:, columns]
         return nearest
-    if method == AREA and (width > wide or height > high):
-        method = LINEAR
+    grows = width > wide or height > high
     made = image.astype(np.float32)
     if wide != width:
-        made = _along(made, 1, _table(wide, width, method))
+        made = _along(made, 1, _table(wide, width, method, grows))
     if high != height:
-        made = _along(made, 0, _table(high, height, method))
+        made = _along(made, 0, _table(high, height, method, grows))
     if image.dtype.kind in "iu":
         info = np.iinfo(image.dtype)
         made = np.clip(np.rint(made), info.min, info.max)

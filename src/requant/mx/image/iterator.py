@@ -78,7 +78,8 @@ class ImageIter(DataIter):
             raise InputError("shuffling needs an index", next="give path_imgidx")
         self.auglist = CreateAugmenter(data_shape, **kwargs) if aug_list is None else list(aug_list)
         self.data_name, self.label_name = data_name, label_name
-        self._left: list[tuple[np.ndarray, np.ndarray]] = []
+        self._rolled: list[tuple[np.ndarray, np.ndarray]] | None = None
+        self._ended = False
         self.cur = 0
         self.reset()
 
@@ -113,9 +114,18 @@ class ImageIter(DataIter):
         return [DataDesc(self.label_name, shape, self.dtype)]
 
     def reset(self) -> None:
-        """Start a new pass."""
+        """Start a new pass; samples that were rolled over come first."""
+        if self._rolled is None:
+            self.hard_reset()
+
+    def hard_reset(self) -> None:
+        """Start a new pass, without samples that were rolled over."""
         if self.shuffle and self.seq is not None:
             random.shuffle(self.seq)
+        self._rolled, self._ended = None, False
+        self._rewind()
+
+    def _rewind(self) -> None:
         if self.seq is None and self.imgrec is not None:
             self.imgrec.reset()
         self.cur = 0
@@ -163,11 +173,21 @@ class ImageIter(DataIter):
         return np.moveaxis(datum.asnumpy(), -1, 0)
 
     def _sample(self) -> tuple[np.ndarray, np.ndarray]:
-        if self._left:
-            return self._left.pop(0)
+        """The next picture (C, H, W), and its label."""
         label, data = self.next_sample()
         made = self.postprocess_data(self.augmentation_transform(self.imdecode(data)))
         return made, np.atleast_1d(np.asarray(label, np.float32))[: self.label_width]
+
+    def _fill(self, found: list[tuple[np.ndarray, np.ndarray]]) -> None:
+        while len(found) < self.batch_size:
+            try:
+                found.append(self._sample())
+            except StopIteration:
+                return
+
+    def _empty_labels(self) -> np.ndarray:
+        """Labels of a batch, to be filled: (N, numbers...)."""
+        return np.zeros((self.batch_size, self.label_width), np.float32)
 
     def next(self) -> DataBatch:
         """The next batch; its ``pad`` says how many of its samples only fill it up.
@@ -175,21 +195,28 @@ class ImageIter(DataIter):
         Raises:
             StopIteration: at the end.
         """
-        found: list[tuple[np.ndarray, np.ndarray]] = []
-        while len(found) < self.batch_size:
-            try:
-                found.append(self._sample())
-            except StopIteration:
-                break
+        rolled, self._rolled = self._rolled, None
+        found = rolled or []
+        if rolled is None and not self._ended:
+            self._fill(found)
+        if not found:
+            raise StopIteration
         pad = self.batch_size - len(found)
-        if not found or (pad and self.last_batch_handle == "discard"):
-            raise StopIteration
-        if pad and self.last_batch_handle == "roll_over":
-            self._left = found
-            raise StopIteration
+        if pad:
+            if self.last_batch_handle != "discard":
+                self._rewind()
+            if self.last_batch_handle == "discard":
+                self._ended = True
+                raise StopIteration
+            if self.last_batch_handle == "roll_over" and rolled is None:
+                self._rolled = found
+                raise StopIteration
+            self._fill(found)  # from the start of the data, as in MXNet
+            self._ended = self.last_batch_handle == "pad"
         data = np.zeros((self.batch_size, *self.data_shape), self.dtype)
-        labels = np.zeros((self.batch_size, self.label_width), np.float32)
+        labels = self._empty_labels()
         for i, (picture, label) in enumerate(found):
-            data[i], labels[i] = picture, label
-        out = labels[:, 0] if self.label_width == 1 else labels
+            data[i] = picture
+            labels[i, : len(label)] = label
+        out = labels[:, 0] if labels.shape[1:] == (1,) else labels
         return DataBatch([array(data, dtype=self.dtype)], [array(out)], pad=pad)
