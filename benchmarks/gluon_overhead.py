@@ -57,7 +57,7 @@ def measure(name: str, repeats: int) -> None:
         net = gluon(name, params)
         net(image)
         session = requant.load(symbol, exported).compile().prepare({"data": array.shape})
-        call, run = lambda: net(image), lambda: session.run({"data": array})  # noqa: E731
+        call, run = lambda: net(image), lambda: session.run({"data": array})
         show(f"{name} {size} px hybridized call", compare(call, run, repeats))
 
 

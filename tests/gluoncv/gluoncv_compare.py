@@ -23,6 +23,7 @@ import gluoncv_networks  # noqa: E402
 import record_gluoncv  # noqa: E402
 
 FACTS: dict[str, Any] = json.loads((HERE / "data" / "networks.json").read_text())
+INT8 = gluoncv_int8.graphs.names()
 TOLERANCE = 1e-4
 
 
@@ -77,32 +78,28 @@ def compare(name: str, outputs: list[np.ndarray], recorded: Any) -> float:
     """The largest difference of any output, relative to its largest magnitude."""
     facts = FACTS[name]
     assert [list(o.shape) for o in outputs] == facts["outputs"], [o.shape for o in outputs]
-    if gluoncv_networks.is_detector(name):
-        return compare_boxes(name, outputs, recorded)
+    if f"{name}|rows" in recorded:
+        return compare_boxes(outputs, recorded[f"{name}|rows"], facts["scale"])
     worst = 0.0
     for i, (out, scale) in enumerate(zip(outputs, facts["scale"])):
         theirs = recorded[f"{name}|{i}"]
-        mine = record_gluoncv.digest(out, record_gluoncv.KEPT)
+        mine = record_gluoncv.digest(out, theirs.size)
         if mine.size:
             worst = max(worst, float(np.abs(mine - theirs).max() / max(scale, 1e-12)))
     return worst
 
 
-def compare_boxes(name: str, outputs: list[np.ndarray], recorded: Any) -> float:
+def compare_boxes(outputs: list[np.ndarray], theirs: np.ndarray, scales: list[float]) -> float:
     """The same for detections: as sets, because equal scores come in any order.
 
-    Each detection of theirs must have one of ours of its class, score and box. A few at the end of the list may be
-    missing, where scores differ by less than the tolerance from one that was cut off.
+    Each detection of theirs must have one of ours of its class, score and box (and mask). A few may be missing: those
+    whose scores differ by less than the tolerance from one that was cut off.
     """
-    keep = record_gluoncv.BOXES
-    mine = [record_gluoncv.digest(o, keep) for o in outputs]
-    theirs = [recorded[f"{name}|{i}"] for i in range(len(outputs))]
-    scales = FACTS[name]["scale"]
-    if len(outputs) < 3 or mine[2].size != 4 * mine[0].size:
-        return max(float(np.abs(a - b).max() / max(s, 1e-12)) for a, b, s in zip(mine, theirs, scales))
-    rows = [np.column_stack([v[0].reshape(-1, 1), v[1].reshape(-1, 1), v[2].reshape(-1, 4)]) for v in (mine, theirs)]
-    scale = np.array([1e-3, scales[1] or 1.0, *[scales[2] or 1.0] * 4], np.float32)
-    ours, wanted = rows[0] / scale, rows[1] / scale
+    mine = record_gluoncv.box_rows(outputs)
+    assert mine is not None
+    scale = np.ones(theirs.shape[1], np.float32)
+    scale[:6] = [1e-3, scales[1] or 1.0, *[scales[2] or 1.0] * 4]
+    ours, wanted = mine / scale, theirs / scale
     nearest = [float(np.abs(ours - w).max(axis=1).min()) for w in wanted]
     nearest += [float(np.abs(wanted - o).max(axis=1).min()) for o in ours]
     allowed = max(1, len(nearest) // 50)

@@ -77,8 +77,10 @@ def only_classes():
     """For INT8 names: GluonCV also makes the float network, with a trained base that it downloads, to ask it for its
     classes. Here it makes it without the base."""
     from gluoncv.model_zoo import model_zoo
+    from gluoncv.model_zoo.action_recognition import actionrec_resnetv1b as action
 
     original = model_zoo.get_model
+    bases = {n: getattr(action, n) for n in ("resnet18_v1b", "resnet50_v1b")}  # these get no pretrained_base
 
     def plain(name, **kwargs):
         try:
@@ -87,10 +89,14 @@ def only_classes():
             return original(name, **kwargs)
 
     model_zoo.get_model = plain
+    for name, base in bases.items():
+        setattr(action, name, lambda pretrained, base=base, **kwargs: base(**kwargs))
     try:
         yield
     finally:
         model_zoo.get_model = original
+        for name, base in bases.items():
+            setattr(action, name, base)
 
 
 def build(name, get_model):

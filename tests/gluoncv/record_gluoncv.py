@@ -27,6 +27,20 @@ def digest(array, keep):
     return x.astype(np.float32)
 
 
+def box_rows(outputs):
+    """Detections as rows: class, score, box, and samples of a mask if there is one; the highest scores alone, where
+    there are too many. None where these are no detections."""
+    import numpy as np
+
+    if len(outputs) < 3 or outputs[2].size != 4 * outputs[0].size:
+        return None
+    count = outputs[0].size
+    columns = [np.asarray(o).reshape(count, -1) for o in outputs]
+    columns[3:] = [c[:, np.linspace(0, c.shape[1] - 1, 8).astype(np.int64)] for c in columns[3:]]
+    rows = np.concatenate(columns, axis=1).astype(np.float32)
+    return rows[np.argsort(-rows[:, 1], kind="stable")[: BOXES // 4]]
+
+
 def record(name):
     import gluoncv_networks
     import mxnet as mx
@@ -69,8 +83,10 @@ def record(name):
             except Exception as error:
                 facts["hybrid"] = "%s: %s" % (type(error).__name__, str(error).strip().split("\n")[-1][:200])
         facts["params"] = [len(facts["params"]), hashlib.sha256(json.dumps(facts["params"]).encode()).hexdigest()[:16]]
-        keep = BOXES if gluoncv_networks.is_detector(name) else KEPT
-        return facts, {"%s|%d" % (name, i): digest(o, keep) for i, o in enumerate(outs)}
+        rows = box_rows(outs) if gluoncv_networks.is_detector(name) else None
+        if rows is not None:
+            return facts, {"%s|rows" % name: rows}
+        return facts, {"%s|%d" % (name, i): digest(o, KEPT) for i, o in enumerate(outs)}
     return {"error": fault}, {}
 
 
