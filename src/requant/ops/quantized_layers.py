@@ -15,7 +15,7 @@ from requant.ops.elementwise import NoAttrs
 from requant.ops.emit import Emit, Value
 from requant.ops.normalization import BatchNormAttrs, batch_norm
 from requant.ops.pooling import PoolingAttrs, pooling
-from requant.ops.quantized_linear import OUTPUTS, accumulator_range, accumulator_step
+from requant.ops.quantized_linear import OUTPUTS
 from requant.ops.ranges import INT8, INT32_LEVELS, UINT8, Range, Triple
 from requant.ops.registry import Shape, find, op
 
@@ -182,17 +182,18 @@ def quantized_elemwise_mul(
     rhs_min: Value,
     rhs_max: Value,
 ) -> Value | Triple:
-    """Product of two int8 tensors of one shape.
+    """Product of two 8-bit tensors of one shape; MXNet 1.9.1 quantizes operands to uint8 too, but cannot run that.
 
     As float32 (``enable_float_output``), as int8 of a calibrated range (truncated, and saturated, where MXNet 1.9.1
     wraps around), or as int32 with its range.
     """
-    for x, n in ((lhs, "lhs"), (rhs, "rhs")):
-        ranges.expect(g, x, n, INT8)
+    kinds = [ranges.expect(g, x, n, INT8, UINT8) for x, n in ((lhs, "lhs"), (rhs, "rhs"))]
     left, right = (lhs_min, lhs_max), (rhs_min, rhs_max)
     calib = ranges.calibrated(g, a.min_calib_range, a.max_calib_range)
+    if a.enable_float_output and ranges.known(g, left, right):
+        return g("Mul", ranges.real(g, lhs, *left), ranges.real(g, rhs, *right))
     product = g("Mul", g.cast(lhs, np.int32), g.cast(rhs, np.int32))
-    scales = [ranges.multiplier(g, INT8, *pair) for pair in (left, right)]
+    scales = [ranges.multiplier(g, kind, *pair) for kind, pair in zip(kinds, (left, right))]
     if a.enable_float_output:
         ratio = g("Div", g("Div", g.const(np.float32(1)), scales[0]), scales[1])
         return g("Mul", g.cast(product, np.float32), ratio)
@@ -201,10 +202,14 @@ def quantized_elemwise_mul(
         ratio = g("Div", g("Div", ranges.multiplier(g, INT8, low, high), scales[0]), scales[1])
         cut = g("Clip", g("Mul", g.cast(product, np.float32), ratio), -128.0, 127.0)
         return g.cast(g.cast(cut, np.int32), np.int8), low, high
+    with g.folding():
+        unit = g("Mul", *(ranges.step(g, kind, *pair, "R7") for kind, pair in zip(kinds, (left, right))))
+        reach = g("Mul", unit, INT32_LEVELS)
+        lowest = g("Neg", reach)
     if ranges.known(g, left, right):
         value = g("Mul", ranges.real(g, lhs, *left, "R7"), ranges.real(g, rhs, *right, "R7"))
-        ranges.set_real(g, product, value, accumulator_step(g, INT8, left, right))
-    return product, *accumulator_range(g, INT8, left, right)
+        ranges.set_real(g, product, value, unit)
+    return product, lowest, reach
 
 
 def _bn_shapes(a: BatchNormAttrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape]:

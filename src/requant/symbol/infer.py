@@ -310,6 +310,8 @@ def infer_shape(
 
 #: Ranks tried for inputs of unknown shape, where only dtypes are asked for.
 _RANKS = (4, 2, 3, 5, 1)
+#: How outputs of int8 operators are called that hold a range.
+_RANGES = ("output_min", "output_max", "min_output", "max_output")
 #: A size that kernels fit into and many numbers divide, from which rules tell the ranks of parameters.
 _SOME_SIZE = 840
 
@@ -330,7 +332,8 @@ def _output_types(node: Node, dtypes: list[np.dtype], first: np.dtype) -> list[n
             return [t for t in found if t is not None]
     attr = getattr(node.parsed, "dtype", None)
     out = first if attr is None else as_dtype(attr, where=f"node {node.name!r} ({node.op.name})")
-    return [out] * len(node.op.output_names(node.parsed))
+    names = node.op.output_names(node.parsed)
+    return [np.dtype(np.float32) if n in _RANGES else out for n in names]  # int8 operators tell ranges
 
 
 def _type_node(node: Node, types: dict[Key, np.dtype]) -> None:
