@@ -573,3 +573,41 @@ def test_a_session_works_in_a_forked_process(engine: Engine) -> None:
     here = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", FORKED, engine.name, here], capture_output=True, text=True, timeout=60)
     assert done.stdout == "0\n", done.stderr
+
+
+@pytest.mark.parametrize("options", [OPTIONS, EngineOptions(hint="throughput", streams=2)])
+def test_many_are_looked_at_in_order(engine: Engine, options: EngineOptions) -> None:
+    rng = np.random.default_rng(1)
+    batches = [rng.standard_normal((2, 3, 8, 8)).astype(np.float32) for _ in range(9)]
+    seen: list[np.ndarray] = []
+    thread = threading.get_ident()
+
+    def at(outs: list[np.ndarray]) -> None:
+        assert threading.get_ident() == thread
+        seen.append(outs[0].copy())
+
+    with engine.load(conv_relu(), options) as loaded:
+        loaded.look_many(({"data": b} for b in batches), at)
+        loaded.look_many([], at)
+        assert len(seen) == 9
+        for array, batch in zip(seen, batches):
+            np.testing.assert_allclose(array, loaded.run({"data": batch})[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_fault_among_many_stops_the_looking(session: Session) -> None:
+    good, seen = np.zeros((1, 3, 8, 8), np.float32), [0]
+
+    def count(outs: list[np.ndarray]) -> None:
+        seen[0] += 1
+
+    with pytest.raises(InputError, match="wrong rank"):
+        session.look_many([{"data": good}, {"data": good}, {"data": good[0]}], count)
+
+    def fail(outs: list[np.ndarray]) -> None:
+        raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        session.look_many([{"data": good}] * 5, fail)
+    seen[0] = 0
+    session.look_many([{"data": good}] * 5, count)
+    assert seen[0] == 5

@@ -181,6 +181,21 @@ class Session(abc.ABC):
         """
         return self._look(self._check(feeds), at)
 
+    def look_many(self, feeds: Iterable[Feeds], at: Callable[[list[Array]], object]) -> None:
+        """As ``look`` for many inputs: ``at`` gets the outputs of each, in order, in this thread; the next ones are
+        computed meanwhile.
+
+        Args:
+            feeds: as ``run``; each is only read, and must stay as it is until ``at`` had its outputs. As many are taken
+                ahead as there are ``workers``.
+            at: as ``look``. If it raises, the runs under way are waited for, and forgotten.
+
+        Raises:
+            InputError, EngineError: as ``run``, after the outputs of all inputs before the one at fault.
+        """
+        for given in feeds:
+            self.look(given, at)
+
     def submit(self, feeds: Feeds) -> Future[list[Array]]:
         """Run in the background. The feeds are copied before this returns, so their memory can be reused at once.
 
@@ -360,6 +375,8 @@ class Engine(abc.ABC):
 
     #: how users name it, in lower case
     name: str
+    #: activations lie channels-last in its memory: an output that is transposed so costs nothing, one that is not does
+    channels_last: bool = False
 
     @property
     @abc.abstractmethod

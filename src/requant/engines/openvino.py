@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from requant.engines.base import (
     Availability,
     Engine,
     EngineOptions,
+    Feeds,
     LayerProfile,
     Session,
     Shape,
@@ -87,6 +88,7 @@ class OpenVINO(Engine):
     """
 
     name = "openvino"
+    channels_last = True
 
     @property
     def scheme(self) -> Scheme:
@@ -195,6 +197,44 @@ class OpenVINOSession(Session):
         seen = at(self._own(results))  # the request owns this memory, so it is idle only when this is over
         self._idle.append(request)
         return seen
+
+    def look_many(self, feeds: Iterable[Feeds], at: Callable[[list[Array]], object]) -> None:
+        if self._process != os.getpid():
+            super().look_many(feeds, at)
+            return
+        flying: deque[tuple[Any, Any]] = deque()
+
+        def land() -> None:
+            request, _ = flying.popleft()
+            try:
+                request.wait()
+                results = [request.get_output_tensor(i).data for i in range(len(self.outputs))]
+            except Exception as fault:
+                raise self._failed(fault) from fault
+            at(self._own(results))
+            self._idle.append(request)
+
+        try:
+            for given in feeds:
+                arrays = self._check(given)
+                self._check_contents(arrays)
+                while len(flying) > self.workers:
+                    land()
+                request = self._request(self._idle)
+                shared = [(port, self._share(a)) for port, a in zip(self._ports, arrays) if port is not None]
+                try:
+                    for port, tensor in shared:
+                        request.set_input_tensor(port, tensor)
+                    request.start_async()
+                except Exception as fault:
+                    raise self._failed(fault) from fault
+                flying.append((request, shared))  # the memory of the inputs must live until the run ends
+            while flying:
+                land()
+        finally:
+            for request, _ in flying:
+                with contextlib.suppress(Exception):
+                    request.wait()
 
     def _start(self, arrays: list[Array]) -> Callable[[], list[Array]]:
         if self._process != os.getpid():
@@ -384,6 +424,9 @@ class SplitSession(OpenVINOSession):
 
     def _look(self, arrays: list[Array], at: Callable[[list[Array]], T]) -> T:
         return at(self._infer(arrays))
+
+    def look_many(self, feeds: Iterable[Feeds], at: Callable[[list[Array]], object]) -> None:
+        Session.look_many(self, feeds, at)
 
     def _start(self, arrays: list[Array]) -> Callable[[], list[Array]]:
         return Session._start(self, arrays)

@@ -17,7 +17,7 @@ from requant.passes.rewrite import attribute, int_list, ints
 
 # What one stream reads and writes in its largest layer should stay below this. Measured on x86 servers with 1 to 2 MB
 # of second-level cache a core: MobileNetV2, EfficientNet-Lite0 and ResNet-50, float and int8, are fastest near it.
-_NEAR = 6 << 20
+NEAR = 6 << 20
 # A small batch that moves less than this in all its layers is not worth a hand-over to another thread.
 _WORTH = 1 << 20
 
@@ -58,7 +58,7 @@ def pieces(model: ir.Model, shapes: Mapping[str, tuple[int | None, ...]] | None,
     if not sample_wise(model):
         return None
     largest, total = _moved(model)
-    most = min(max(1, _NEAR // max(1, largest)), batch // 4)
+    most = min(max(1, NEAR // max(1, largest)), batch // 4)
     for size in range(most, 0, -1):
         if batch % size:
             continue

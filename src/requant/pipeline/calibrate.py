@@ -7,9 +7,11 @@ cut small enough for the observed tensors of one to stay within a bounded memory
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +20,7 @@ import onnx_ir as ir
 from requant import engines
 from requant.engines.base import Engine, EngineOptions, Session
 from requant.engines.machine import usable_cores
+from requant.engines.split import NEAR
 from requant.errors import CalibrationError
 from requant.formats.dataset import Batch, Dataset
 from requant.formats.images import METADATA_KEY, Preprocess
@@ -29,17 +32,20 @@ from requant.quant.calibrators import calibrator as calibrator_of
 from requant.quant.histogram import MinMax
 from requant.quant.plan import Plan
 from requant.quant.table import CalibrationTable, NonFiniteEnds, Policy, fingerprint
+from requant.scheme import Scheme
 
 log = logging.getLogger(__name__)
 
-#: Bytes of observed tensors that one batch may hold.
-MEMORY = 192 * 2**20
+#: Bytes of observed tensors that the batches under way may hold.
+MEMORY = 384 * 2**20
+#: Runs side by side: more cores than this wait for the counting, which runs on one.
+STREAMS = 4
 #: Share of the samples that ``auto`` keeps apart to judge candidate ranges by.
 HELD_OUT = 0.25
 
 #: Samples whose range is compared with what was declared of the data.
 _LOOK_AT = 32
-_DEFAULTS = EngineOptions(split=False)  # batches are looked at as a whole, where they lie
+_ALONE = EngineOptions(split=False)  # a batch is looked at as a whole, where it lies
 
 Progress = Callable[[int, int], None]
 
@@ -90,20 +96,33 @@ def calibrate(
         raise CalibrationError("there is no calibration data", where=data.what, expected="at least one sample")
     tensors = tuple(dict.fromkeys((*plan.observed, *also)))
     made = CalibrationTable(tensors, calibrator, model=fingerprint(model), options=options)
+    cores = usable_cores()
+    # Ends are reduced by the engine, on all cores; whole tensors are counted on one, while the others compute the next.
+    counted = calibrator_of(calibrator).needs is not MinMax or policy != "error"
+    streams = min(threads or cores, cores, STREAMS) if counted else 1
     observer = Observer(
-        model, tensors, made, engines.get(engine), policy, threads or usable_cores(), mean_axes(model, plan)
+        model,
+        tensors,
+        made,
+        engines.get(engine),
+        policy,
+        1 if streams > 1 else threads or cores,
+        mean_axes(model, plan),
+        EngineOptions(hint="throughput", streams=streams, threads=threads, split=False) if streams > 1 else _ALONE,
     )
-    size = observer.batch_size(data, batch)
+    size = observer.batch_size(data, batch, streams + 1 if streams > 1 else 1)
     apart = int(len(data) * HELD_OUT) if calibrator == "auto" and len(data) >= 8 else 0
     done = 0
     start = time.perf_counter()
+
+    def added(samples: int) -> None:
+        nonlocal done
+        done += samples
+        if progress is not None:
+            progress(done, len(data))
+
     for part, held_out in ((data.part(0, len(data) - apart), False), (data.part(len(data) - apart, len(data)), True)):
-        for feeds in part.batches(size):
-            count = len(next(iter(feeds.values())))
-            observer.observe(feeds, done, held_out)
-            done += count
-            if progress is not None:
-                progress(done, len(data))
+        observer.observe_all(part.batches(size), done, held_out, added)
     if made.skipped:
         log.warning("%d of %d samples were skipped: they make NaN or Inf", made.skipped, len(data))
     log.info(
@@ -149,7 +168,7 @@ class Observer:
         policy: Policy,
         threads: int,
         axes: Mapping[str, int],
-        options: EngineOptions = _DEFAULTS,
+        options: EngineOptions = _ALONE,
     ) -> None:
         self.model, self.table, self.engine, self.policy, self.threads = model, table, engine, policy, threads
         self.options = options
@@ -164,14 +183,15 @@ class Observer:
         self.sessions: dict[tuple[tuple[int, ...], ...], Session] = {}
         self.values = {str(v.name): v for n in model.graph for v in n.outputs}
 
-    def batch_size(self, data: Dataset, wanted: int) -> int:
-        """Samples a run, so that the observed tensors of one stay within bounds."""
-        if self.reduction:
-            return wanted
+    def batch_size(self, data: Dataset, wanted: int, flying: int = 1) -> int:
+        """Samples a run: few enough for the caches, and for the observed tensors of ``flying`` runs to be bounded."""
         sample = data.samples(0, 1)
         largest = max(v.nbytes for v in sample.values())
-        each = sum(self._bytes(t, largest) for t in self.made)
-        return max(1, min(wanted, MEMORY // max(1, each)))
+        sizes = [self._bytes(t, largest) for t in self.made]
+        near = max(2, NEAR // (2 * max(sizes, default=1)))
+        if self.reduction:
+            return min(wanted, near)
+        return max(1, min(wanted, near, MEMORY // (flying * max(1, sum(sizes)))))
 
     def _bytes(self, tensor: str, otherwise: int) -> int:
         shape = self.values[tensor].shape
@@ -183,7 +203,10 @@ class Observer:
     def _session(self, feeds: Batch) -> Session:
         key = tuple(a.shape for a in feeds.values())
         if key not in self.sessions:
-            watched = self.reduction.model.clone() if self.reduction else watching(self.model, self.made)
+            if self.reduction:
+                watched = self.reduction.model.clone()
+            else:
+                watched = watching(self.model, self.made, channels_last=self.engine.channels_last)
             averaging(watched, self.axes)
             self.sessions[key] = self.engine.load(watched, self.options, {n: a.shape for n, a in feeds.items()})
         return self.sessions[key]
@@ -198,17 +221,57 @@ class Observer:
 
     def observe(self, feeds: Batch, first: int, held_out: bool) -> None:
         """Add one batch. ``first`` is the number of its first sample, for messages."""
-        samples = len(next(iter(feeds.values())))
-        try:
-            if self.reduction:
-                self._observe_ends(feeds, samples, self.reduction)
-            elif self.made:
+        self.observe_all([feeds], first, held_out)
+
+    def observe_all(
+        self, batches: Iterable[Batch], first: int, held_out: bool, added: Callable[[int], None] | None = None
+    ) -> None:
+        """Add batches, the next ones under way while one is counted.
+
+        Args:
+            batches: feeds of the model.
+            first: number of their first sample, for messages.
+            held_out: keep them apart, to judge ranges by.
+            added: called with the number of samples of each batch, once it is added.
+        """
+        flying: deque[tuple[Batch, Batch, int]] = deque()
+        at = first
+
+        def fill(session: Session | None, source: Iterator[Batch]) -> Iterator[Batch]:
+            """What the session takes, until a batch of another shape comes, which is put back."""
+            for feeds in source:
+                samples = len(next(iter(feeds.values())))
                 whole = self._padded(feeds, samples)
-                self._session(whole).look(whole, lambda outs: self._count(feeds, outs, samples, held_out))
+                if self._session(whole) is not session:
+                    waiting.append(feeds)
+                    return
+                flying.append((feeds, whole, samples))
+                yield whole
+
+        def land(outs: list[np.ndarray]) -> None:
+            nonlocal at
+            feeds, whole, samples = flying.popleft()
+            try:
+                if self.reduction:
+                    self._count_ends(feeds, whole, outs, samples, self.reduction)
+                else:
+                    self._count(feeds, outs, samples, held_out)
+            except NonFiniteActivation as fault:
+                raise self._named(fault, at) from fault
+            at += samples
+            if added is not None:
+                added(samples)
+
+        waiting: list[Batch] = []
+        source = iter(batches)
+        while (feeds := waiting.pop() if waiting else next(source, None)) is not None:
+            if not self.made:
+                samples = len(next(iter(feeds.values())))
+                flying.append((feeds, feeds, samples))
+                land([])
             else:
-                self._count(feeds, [], samples, held_out)
-        except NonFiniteActivation as fault:
-            raise self._named(fault, first) from fault
+                session = self._session(self._padded(feeds, len(next(iter(feeds.values())))))
+                session.look_many(fill(session, itertools.chain([feeds], source)), land)
 
     def _count(self, feeds: Batch, outs: list[np.ndarray], samples: int, held_out: bool) -> None:
         # What was filled up is cut off again; tensors without a batch axis are taken as they are.
@@ -225,11 +288,12 @@ class Observer:
             found[tensor] = array.mean(axis=over) if over else array
         self.table.observe_means(found)
 
-    def _observe_ends(self, feeds: Batch, samples: int, reduction: Reduction) -> None:
+    def _count_ends(
+        self, feeds: Batch, whole: Batch, outs: list[np.ndarray], samples: int, reduction: Reduction
+    ) -> None:
         ends: dict[str, tuple[float, float]] = {t: (float(feeds[t].min()), float(feeds[t].max())) for t in self.fed}
         values = {t: feeds[t].size for t in self.fed}
-        whole = self._padded(feeds, samples)  # filling up with a sample changes neither minimum nor maximum
-        outs = self._session(whole).run(whole)
+        # Filling up with a sample changes neither minimum nor maximum.
         made, sizes, finite = reduction.read(outs)
         share = samples / len(next(iter(whole.values())))
         try:
@@ -242,7 +306,7 @@ class Observer:
             # Look again, at the tensors themselves: the message must name the tensor and the sample.
             scratch = CalibrationTable(self.table, self.table.calibrator)
             watched = watching(self.model, self.made)
-            session = self.engine.load(watched, self.options, {n: a.shape for n, a in feeds.items()})
+            session = self.engine.load(watched, _ALONE, {n: a.shape for n, a in feeds.items()})
 
             def look(outs: list[np.ndarray]) -> None:
                 scratch.observe({**dict(zip(self.made, outs)), **{t: feeds[t] for t in self.fed}}, samples=samples)
@@ -273,5 +337,11 @@ def ranges(table: CalibrationTable, plan: Plan, calibrator: str | None = None) -
     entries = {t: table.entry(t) for t in plan.observed} if table.samples else {}
     empty = [t for t, e in entries.items() if e.fixed is None and not e.statistic.count]
     wanted = [t for t in plan.observed if t not in empty]
-    found = table.ranges(wanted, calibrator, scheme=plan.scheme, threads=usable_cores())
+    together = {name: members for members in plan.groups.values() for name in members}
+    by_scheme: dict[Scheme, list[str]] = {}
+    for name in wanted:
+        by_scheme.setdefault(plan.scheme_of(together[name]), []).append(name)
+    found: dict[str, Range] = {}
+    for scheme, names in by_scheme.items():
+        found |= table.ranges(names, calibrator, scheme=scheme, threads=usable_cores())
     return {**found, **{t: Range(0.0, 0.0) for t in empty}}

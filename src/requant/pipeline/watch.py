@@ -11,14 +11,32 @@ import onnx_ir as ir
 from requant.passes.rewrite import forget_names
 
 
-def watching(model: ir.Model, tensors: Sequence[str]) -> ir.Model:
-    """The model with these tensors as its outputs, and nothing else."""
+def watching(model: ir.Model, tensors: Sequence[str], *, channels_last: bool = False) -> ir.Model:
+    """The model with these tensors as its outputs, and nothing else.
+
+    Args:
+        channels_last: hand out images as (batch, ..., channels), for engines in whose memory they lie so.
+    """
     new = model.clone()
     forget_names(new)
     values = {str(v.name): v for n in new.graph for v in n.outputs}
     new.graph.outputs.clear()
-    new.graph.outputs.extend(values[t] for t in tensors)
+    for i, tensor in enumerate(tensors):
+        value = values[tensor]
+        new.graph.outputs.append(_turned(new, value, i) if channels_last else value)
     return new
+
+
+def _turned(model: ir.Model, value: ir.Value, number: int) -> ir.Value:
+    """The value with its channels last, if it is an image that something with channels in front has made."""
+    if value.shape is None or len(value.shape) not in (4, 5):
+        return value
+    order = [0, *range(2, len(value.shape)), 1]
+    shape = ir.Shape([value.shape[axis] for axis in order])
+    out = ir.Value(name=f"requant.turned.{number}", type=value.type, shape=shape)
+    attributes = [ir.AttrInt64s("perm", order)]
+    model.graph.append(ir.Node("", "Transpose", [value], attributes=attributes, outputs=[out], name=f"{out.name}.node"))
+    return out
 
 
 #: Operators that can make NaN of finite numbers. Without them NaN comes from Inf alone, which a maximum shows.
