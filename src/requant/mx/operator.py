@@ -88,8 +88,16 @@ def run_custom(op_type: str, inputs: Sequence[NDArray], arguments: dict[str, Any
     if op_type not in _registered:
         raise InputError("no custom operator of that name", got=op_type, next=nearest(op_type, _registered))
     made_by: Any = _registered[op_type]
-    prop = made_by(**{k: str(v) for k, v in arguments.items()})
+    named = {k: v for k, v in arguments.items() if isinstance(v, NDArray)}
+    prop = made_by(**{k: str(v) for k, v in arguments.items() if k not in named and k != "name"})
     names, aux = prop.list_arguments(), prop.list_auxiliary_states()
+    if named:
+        rest = iter(inputs)
+        given = [named.pop(n) if n in named else next(rest, None) for n in (*names, *aux)]
+        inputs = [x for x in given if x is not None]
+        if named:
+            unknown = next(iter(named))
+            raise InputError("no input of that name", where=op_type, got=unknown, next=nearest(unknown, [*names, *aux]))
     if len(inputs) != len(names) + len(aux):
         raise InputError("another number of inputs", where=op_type, got=len(inputs), expected=[*names, *aux])
     data, states = list(inputs[: len(names)]), list(inputs[len(names) :])

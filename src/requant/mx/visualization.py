@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,29 +42,41 @@ def print_summary(
         print(line.rstrip())
 
     given = set(shape or ())
+    aux, shown = symbol._auxiliary, [n for n in symbol.nodes if n.op is not None or _is_input(symbol, n, given)]
     print("_" * line_length)
     row("Layer (type)", "Output Shape", "Param #", "Previous Layer")
     print("=" * line_length)
     total = 0
-    for node in symbol.nodes:
-        if node.op is None and node.name not in given:
-            continue
-        count = _parameters(node, given, found)
+    for node in shown:
+        count = _parameters(node, given, found, aux)
         total += count
         out = found.shape(node) if found is not None else None
         kind = "null" if node.op is None else node.op.name
-        before = [n.name for n, _ in node.inputs if n.op is not None or n.name in given]
-        row(f"{node.name}({kind})", "" if out is None else "x".join(map(str, out[1:])), count, ", ".join(before))
-    print("=" * line_length)
+        before = [n.name for n, _ in node.inputs if n.op is not None or _is_input(symbol, n, given)]
+        size = "" if out is None else "x".join(map(str, out[1:]))
+        row(f"{node.name}({kind})", size, count, *before[:1])
+        for name in before[1:]:
+            row("", "", "", name)
+        print(("=" if node is shown[-1] else "_") * line_length)
     print(f"Total params: {total}")
     print("_" * line_length)
 
 
-def _parameters(node: Node, given: set[str], found: infer.Inferred | None) -> int:
+def _is_input(symbol: Symbol, node: Node, given: set[str]) -> bool:
+    """Whether a variable is fed: it is named in the shapes, or called data."""
+    return node.op is None and (node.name in given or node.name == "data")
+
+
+def _parameters(node: Node, given: set[str], found: infer.Inferred | None, aux: Collection[int]) -> int:
+    """Numbers in the arguments of a node; labels and auxiliary states do not count, as in MXNet."""
     if node.op is None or found is None:
         return 0
-    shapes = [found.shape(n, i) for n, i in node.inputs if n.op is None and n.name not in given]
-    return sum(int(np.prod(s)) for s in shapes if s is not None)
+    own = [
+        (n, i)
+        for name, (n, i) in zip(node.input_names, node.inputs)
+        if n.op is None and n.name not in given and id(n) not in aux and name not in node.op.labels
+    ]
+    return sum(int(np.prod(s)) for n, i in own if (s := found.shape(n, i)) is not None)
 
 
 _COLORS = {"Convolution": "#fb8072", "FullyConnected": "#fb8072", "BatchNorm": "#bebada", "Activation": "#ffffb3",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from requant.mx import methods
 from requant.mx.generate import Function
 from requant.mx.ndarray import _internal, contrib, image, linalg, op, random, sparse
@@ -49,6 +51,19 @@ from requant.mx.ndarray.sparse import BaseSparseNDArray, CSRNDArray, RowSparseND
 methods.attach(NDArray, op._functions, split_v2)
 
 
+def Custom(*data: NDArray, op_type: str, **kwargs: Any) -> Any:
+    """Run an operator that ``mx.operator.register`` made known.
+
+    Args:
+        data: its inputs, then its auxiliary states; or by name. op_type: its name. kwargs: its own arguments.
+    Returns:
+        Its output, or a list.
+    """
+    from requant.mx.operator import run_custom
+
+    return run_custom(op_type, data, kwargs)
+
+
 def __getattr__(name: str) -> Function:
     # MXNet's older names: nd.random_uniform, nd.uniform
     plain = name.removeprefix("random_")
@@ -65,6 +80,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "BaseSparseNDArray",
     "CSRNDArray",
+    "Custom",
     "NDArray",
     "RowSparseNDArray",
     "_internal",

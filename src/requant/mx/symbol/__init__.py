@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from requant.errors import UnsupportedError
 from requant.mx import methods
 from requant.mx.generate import Function
 from requant.mx.symbol import _internal, contrib, image, linalg, op, random
@@ -26,6 +29,15 @@ from requant.mx.symbol.symbol import Symbol
 methods.attach(Symbol, op._functions, split_v2)
 
 
+def Custom(*data: Symbol, op_type: str, **kwargs: Any) -> Symbol:
+    """Raises UnsupportedError: operators written in Python run on arrays, not inside a compiled network."""
+    raise UnsupportedError(
+        "an operator written in Python cannot be part of a compiled network",
+        where=f"Custom(op_type={op_type!r})",
+        next="do not hybridize the block that calls it, or write it with operators of F",
+    )
+
+
 def __getattr__(name: str) -> Function:
     return op._functions.get(name)
 
@@ -35,6 +47,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Custom",
     "Group",
     "Symbol",
     "Variable",
