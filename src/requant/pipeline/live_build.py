@@ -39,8 +39,7 @@ log = logging.getLogger(__name__)
 
 #: Samples of a batch that are observed at once.
 _PIECE = 16
-#: Share of the batches that ``auto`` keeps apart to judge candidate ranges by: every fourth one, since what is asked of
-#: a service drifts with time, and the last ones alone would be of another kind.
+#: Every fourth batch is what ``auto`` judges candidate ranges by: what is asked of a service drifts with time.
 _APART = 4
 #: Sessions for observing that are kept, one for each shape that came.
 _SESSIONS = 4
@@ -53,11 +52,7 @@ Pause = Callable[[float], None]
 
 
 class NotGoodEnough(QuantizationError):
-    """The INT8 model is right, but misses a bound.
-
-    Attributes:
-        report: what was found.
-    """
+    """The INT8 model is right, but misses a bound; ``report`` has the figures."""
 
     def __init__(self, what: str, report: Report) -> None:
         self.report = report
@@ -219,8 +214,8 @@ class Builder:
         compiled = self._compile(quantized)
         compiled.prepare(shapes)
         found = _stored(table.metadata.get(_METADATA))
-        report = self._report(quantized, *found, ("from a calibration table: verified when it was written",))
-        return Made(compiled, self._finished(quantized, report), report)
+        quantized.report = self._report(quantized, *found, ("from a calibration table: verified when it was written",))
+        return Made(compiled, quantized, quantized.report)
 
     def build(self, shapes: Sequence[Mapping[str, tuple[int, ...]]], pause: Pause, notes: tuple[str, ...]) -> Made:
         """The INT8 model of what was observed, with sessions for the shapes that came, and verified.
@@ -254,7 +249,8 @@ class Builder:
         report = self._report(quantized, accuracy, speed, notes, self._executed(quantized))
         self._judge(report)
         table.metadata[_METADATA] = report.to_json()
-        return Made(compiled, self._finished(quantized, report), report)
+        quantized.report = report
+        return Made(compiled, quantized, report)
 
     def _apply(self, table: CalibrationTable) -> QuantizedModel:
         assert self._graph is not None and self._plan is not None
@@ -289,10 +285,6 @@ class Builder:
         self._plan = found.plan
         table.metadata[_PLAN] = found.plan.to_json()
         return found
-
-    def _finished(self, made: QuantizedModel, report: Report) -> QuantizedModel:
-        made.report = report
-        return made
 
     def _compile(self, int8: QuantizedModel) -> Compiled:
         """As the float model is compiled, with the same options."""
