@@ -20,6 +20,8 @@ from requant.ops.ranges import INT8, INT32_LEVELS, UINT8, Range, Triple
 from requant.ops.registry import Shape, find, op
 
 _DATA = ("data", "min_data", "max_data")
+#: Steps to take off a magnitude so that rounding it truncates what it was; a little below a half, for whole numbers.
+_TRUNCATES = 0.4999
 
 
 @op(
@@ -190,8 +192,14 @@ def quantized_elemwise_mul(
     kinds = [ranges.expect(g, x, n, INT8, UINT8) for x, n in ((lhs, "lhs"), (rhs, "rhs"))]
     left, right = (lhs_min, lhs_max), (rhs_min, rhs_max)
     calib = ranges.calibrated(g, a.min_calib_range, a.max_calib_range)
-    if a.enable_float_output and ranges.known(g, left, right):
-        return g("Mul", ranges.real(g, lhs, *left), ranges.real(g, rhs, *right))
+    if ranges.known(g, left, right) and (a.enable_float_output or calib is not None):
+        value = g("Mul", ranges.real(g, lhs, *left), ranges.real(g, rhs, *right))
+        if calib is None or a.enable_float_output:
+            return value
+        low, high = ranges.constant_range(g, calib)
+        half = g("Mul", ranges.step(g, INT8, low, high), np.float32(_TRUNCATES))
+        value = g("Sub", value, g("Mul", g("Sign", value), half))
+        return ranges.integers(g, value, INT8, low, high), low, high
     product = g("Mul", g.cast(lhs, np.int32), g.cast(rhs, np.int32))
     scales = [ranges.multiplier(g, kind, *pair) for kind, pair in zip(kinds, (left, right))]
     if a.enable_float_output:

@@ -72,7 +72,7 @@ class Estimator:
         self.val_net, self.val_loss = val_net or net, val_loss or loss
         self.train_metrics = _listed(train_metrics)
         self.val_metrics = _listed(val_metrics) or [
-            metrics.Accuracy("validation accuracy"),
+            metrics.Accuracy(name="validation accuracy"),
             metrics.Loss("validation loss"),
         ]
         self.context = _listed(context) or [current_context()]
