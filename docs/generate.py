@@ -42,7 +42,7 @@ def ops_page() -> str:
         "",
         f"{len(ops)} operators, {sum(counts.values())} recorded cases. Each lowers to ONNX in one place,",
         "`ops/<family>.py`, and is checked against MXNet 1.9.1 on ONNX Runtime and on OpenVINO. Quantized operators",
-        "with 0 cases are wrong in MXNet 1.9.1 or not in it; `tests/ops/test_quantized*.py` has the intended arithmetic.",
+        "with 0 cases are wrong in MXNet 1.9.1 or not in it: `tests/ops/test_quantized*.py` checks what is intended.",
         "This page is generated from the registry.",
     ]
     for family in sorted({o.family for o in ops}):

@@ -109,6 +109,29 @@ def test_absurd_tensors_are_refused(change: dict[str, Any], word: str) -> None:
         tflite.to_onnx(tflite.read_bytes(f.bytes(), "absurd"))
 
 
+def test_a_zero_point_of_a_result_is_looked_at() -> None:
+    f = one("LEAKY_RELU", [IMAGE], IMAGE, "int8", alpha=0.1)
+    f.tensors[1].zero = np.array([1 << 40])
+    with pytest.raises(FormatError, match="zero point lies outside"):
+        tflite.to_onnx(tflite.read_bytes(f.bytes(), "absurd"))
+
+
+def test_axes_are_integers() -> None:
+    f = one("MEAN", [IMAGE], [1, 4], "int8", [np.array([np.nan, 2.0], np.float32)], keep_dims=False)
+    refused(f, "MEAN", "float32, not integers")
+
+
+def test_sizes_of_zero_are_refused() -> None:
+    f = File()
+    x = f.tensor("x", [1, 4, 4, 0], scale=[0.1])
+    f.inputs = [x]
+    w = f.tensor("w", [1, 1, 1, 4], "int8", np.ones((1, 1, 1, 4), np.int8), [0.1])
+    y = f.tensor("y", [1, 4, 4, 4], scale=[0.1])
+    f.outputs = [f.op("DEPTHWISE_CONV_2D", [x, w], y, padding="SAME", stride_h=1, stride_w=1)]
+    with pytest.raises(FormatError, match="does not fit its data"):
+        tflite.to_onnx(tflite.read_bytes(f.bytes(), "zero"))
+
+
 def test_a_cycle_is_refused() -> None:
     f = one("ADD", [IMAGE, IMAGE], IMAGE, "int8")
     f.operators[0][1][1] = f.outputs[0]

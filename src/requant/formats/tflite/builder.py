@@ -139,6 +139,13 @@ class Builder:
             raise self.refuse(op, f"its input {tensor.name!r} is computed, not a constant")
         return tensor.data
 
+    def numbers(self, op: Operator, which: int) -> np.ndarray:
+        """An operator's input that must be a constant of integers: axes, pads, an order of dimensions."""
+        found = self.constant(op, which)
+        if found.dtype.kind not in "iu":
+            raise self.refuse(op, f"its input {which} is {found.dtype.name}, not integers")
+        return found.astype(np.int64)
+
     def refuse(self, op: Operator, why: str) -> UnsupportedError:
         """An error to raise: this form of an operator is not built."""
         return UnsupportedError(
@@ -216,25 +223,21 @@ class Builder:
         """``scale × (value − zero point)``; ``axis`` counts in the value's own order."""
         several = tensor.scale.size > 1
         where = tensor.axis if axis is None else axis
-        kind = self.g.dtype(value)
-        scale, zero = tensor.scale, _zero_point(tensor, kind)
-        if not several:
-            scale, zero = scale.reshape(()), zero.reshape(())
-        whole = np.iinfo(kind)
-        if zero.size and not whole.min <= int(zero.min()) <= int(zero.max()) <= whole.max:
+        scale, zero = self._params(tensor, self.g.dtype(value))
+        return self.g("DequantizeLinear", value, scale, zero, axis=where if several else None)
+
+    def _params(self, tensor: Tensor, kind: np.dtype) -> tuple[Value, Value]:
+        """Scale and zero point as constants, for integers of one type or the other."""
+        scale, zero, whole = tensor.scale.astype(np.float32), _zero_point(tensor, kind), np.iinfo(kind)
+        if not whole.min <= int(zero.min()) <= int(zero.max()) <= whole.max:
             raise FormatError("a zero point lies outside its type", where=f"{self.model.source}: {tensor.name!r}")
-        return self.g(
-            "DequantizeLinear",
-            value,
-            self.g.const(scale.astype(np.float32)),
-            self.g.const(zero.astype(kind)),
-            axis=where if several else None,
-        )
+        if scale.size == 1:
+            scale, zero = scale.reshape(()), zero.reshape(())
+        return self.g.const(scale), self.g.const(zero.astype(kind))
 
     def integers(self, x: Value, tensor: Tensor, kind: np.dtype) -> Value:
         """Real numbers as integers of a tensor's scale, in one 8-bit type or the other."""
-        scale, zero = tensor.scale.reshape(()).astype(np.float32), _zero_point(tensor, kind).reshape(()).astype(kind)
-        return self.g("QuantizeLinear", x, self.g.const(scale), self.g.const(zero))
+        return self.g("QuantizeLinear", x, *self._params(tensor, kind))
 
     def put(self, op: Operator, x: Value, first: bool, activation: str = "") -> None:
         """Real numbers become the operator's output: activation, then integers if the tensor has them."""

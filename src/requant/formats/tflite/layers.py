@@ -42,7 +42,7 @@ def _data_of_conv(b: Builder, op: Operator) -> tuple[Value, tuple[int, int], lis
     index = op.inputs[0]
     before = b.makers.get(index)
     if before is not None and before.kind == "PAD" and op.options["padding"] == "VALID":
-        pads = np.asarray(b.constant(before, 1))
+        pads = b.numbers(before, 1)
         if pads.shape == (4, 2) and not pads[[0, 3]].any() and pads.min() >= 0:
             own = [int(pads[axis, end]) for end in (0, 1) for axis in (1, 2)]
             return b.real(before.inputs[0], first=True), b.sizes(op), own
@@ -88,7 +88,7 @@ def conv(b: Builder, op: Operator) -> None:
     x, size, pads = _data_of_conv(b, op)
     channels = b.given(op, 0).shape[3]
     filters, each, *kernel = b.g.static(weight)
-    if not each or channels % each or (depthwise and (each != 1 or filters % channels)):
+    if not each or not channels or channels % each or (depthwise and (each != 1 or filters % channels)):
         raise FormatError(
             f"the weight of a {op.kind} does not fit its data",
             where=f"{b.model.source}: {tensor.name!r}",
@@ -151,7 +151,7 @@ def pool(b: Builder, op: Operator) -> None:
 @builds("MEAN")
 def mean(b: Builder, op: Operator) -> None:
     shape, keep = b.given(op, 0).shape, op.options["keep_dims"]
-    axes = _axes(b, op, b.constant(op, 1), len(shape))
+    axes = _axes(b, op, b.numbers(op, 1), len(shape))
     if 0 in axes:
         b.mixes()
     if len(shape) != 4:
@@ -233,7 +233,7 @@ def quantize(b: Builder, op: Operator) -> None:
 
 @builds("PAD")
 def pad(b: Builder, op: Operator) -> None:
-    pads = np.asarray(b.constant(op, 1))
+    pads = b.numbers(op, 1)
     rank = len(b.given(op, 0).shape)
     if pads.shape != (rank, 2) or (pads.size and (pads.min() < 0 or pads.max() > 1 << 16)):
         raise FormatError(
@@ -242,7 +242,7 @@ def pad(b: Builder, op: Operator) -> None:
     if pads[:1].any():
         b.mixes()
     pads = pads[[0, 3, 1, 2]] if rank == 4 else pads
-    b.put(op, b.g("Pad", b.real(op.inputs[0], first=True), pads.T.reshape(-1).astype(np.int64), np.float32(0)), True)
+    b.put(op, b.g("Pad", b.real(op.inputs[0], first=True), pads.T.reshape(-1), np.float32(0)), True)
 
 
 def _moved(b: Builder, op: Operator, x: Value) -> None:
@@ -275,7 +275,7 @@ def reshape(b: Builder, op: Operator) -> None:
 
 @builds("TRANSPOSE")
 def transpose(b: Builder, op: Operator) -> None:
-    order = [int(a) for a in b.constant(op, 1).reshape(-1)]
+    order = [int(a) for a in b.numbers(op, 1).reshape(-1)]
     if sorted(order) != list(range(len(b.given(op, 0).shape))):
         raise FormatError("not an order of dimensions", where=f"{b.model.source}: {b.model.name(op)!r}", got=order)
     if order[:1] != [0]:
