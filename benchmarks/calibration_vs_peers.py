@@ -118,6 +118,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=128)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--peers", action="store_true", help="measure NNCF and ONNX Runtime too, once each")
+    parser.add_argument("--only", nargs="+", choices=list(OURS.values()), default=list(OURS.values()))
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -135,7 +136,7 @@ def main() -> None:
             found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
             return found
 
-        names = ["float forward", *OURS]
+        names = ["float forward", *(n for n, c in OURS.items() if c in args.only)]
         rounds = [{n: run(n) for n in names} for _ in range(args.rounds)]
         peers = {n: run(n) for n in PEERS} if args.peers else {}
     base = np.array([r["float forward"]["seconds"] for r in rounds])

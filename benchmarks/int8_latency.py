@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import openvino
-from peers import ROOT, Timed, by_turns, network, report, timed
+from peers import ROOT, MXNet, Timed, by_turns, network, report, timed
 
 import requant
 
@@ -122,7 +122,7 @@ def ceiling(seconds: float = 0.5) -> float:
     """Multiply-accumulates a second that OpenVINO's int8 kernels reach here on a matrix product that suits them."""
     from openvino import opset13 as ops
 
-    size = 2048
+    size = 1024
     rng = np.random.default_rng(0)
 
     def quantized(node: Any, low: float, high: float, levels: int) -> Any:
@@ -147,7 +147,13 @@ def ceiling(seconds: float = 0.5) -> float:
 
 
 def cell(
-    key: str, batch: int, rounds: int, ours: Mapping[str, requant.Model], peers: Peers, macs: float
+    key: str,
+    batch: int,
+    rounds: int,
+    ours: Mapping[str, requant.Model],
+    peers: Peers,
+    macs: float,
+    mxnet: tuple[str, Path] | None,
 ) -> tuple[float, float]:
     """Measure one cell of the table. Returns our ratio to the best peer, and to float."""
     x = images(batch, seed=9)
@@ -156,7 +162,12 @@ def cell(
         compiled = made.compile(shapes={"data": x.shape})
         calls[name] = timed(lambda compiled=compiled: compiled.run(x))  # type: ignore[misc]
     calls.update(peers.calls(x))
+    theirs = None if mxnet is None else MXNet(*mxnet, x.shape, "int8")
+    if theirs is not None:
+        calls["MXNet 1.9.1"] = theirs
     times = by_turns(calls, rounds)
+    if theirs is not None:
+        theirs.close()
     ratios = report(f"{TITLES[key]}, batch {batch}", times)
     ours_s = float(np.median(times["requant"]))
     share = 100 * NETWORKS[key] * 1e9 * batch / ours_s / macs
@@ -172,6 +183,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--only", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--images", type=int, default=8, help="calibration images")
+    parser.add_argument("--mxnet", help="a Python 3.8 with MXNet 1.9.1; left out if not given")
     args = parser.parse_args()
     macs = ceiling()
     print(
@@ -190,8 +202,11 @@ def main() -> None:
                 "requant, float": requant.load(onnx),
             }
             peers = Peers(onnx, folder, data)
+            mxnet = (args.mxnet, folder / key) if args.mxnet and key in ZOO else None
+            if mxnet is not None:
+                floating.save(folder / key)
             for batch in args.batches:
-                rows.append((TITLES[key], batch, *cell(key, batch, args.rounds, ours, peers, macs)))
+                rows.append((TITLES[key], batch, *cell(key, batch, args.rounds, ours, peers, macs, mxnet)))
     print("\nours / best peer, and ours / our own float")
     for title, batch, peer, own in rows:
         print(f"  {title:20s} batch {batch:3d}   {peer:.3f}   {own:.3f}")

@@ -50,16 +50,19 @@ def timed(call: Callable[[], object]) -> Timed:
 class MXNet:
     """MXNet 1.9.1 in a process of its own, which waits between runs."""
 
-    def __init__(self, python: str, prefix: Path, shape: tuple[int, ...]) -> None:
+    def __init__(self, python: str, prefix: Path, shape: tuple[int, ...], form: str = "float") -> None:
         script = Path(__file__).with_name("mxnet_peer.py")
         self.process = subprocess.Popen(
-            [python, str(script), str(prefix), *map(str, shape)],
+            [python, str(script), form, str(prefix), *map(str, shape)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        assert self._line() == "ready", "MXNet did not start"
+        lines = [self._line()]
+        while lines[-1] != "ready" and self.process.poll() is None and len(lines) < 1000:
+            lines.append(self._line())
+        assert lines[-1] == "ready", f"MXNet did not start: {lines[-3:]}"
 
     def _line(self) -> str:
         assert self.process.stdout is not None
