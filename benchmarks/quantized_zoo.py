@@ -205,7 +205,7 @@ def measure(name: str, rounds: int, settle: float, count: int) -> dict[str, Any]
     result: dict[str, Any] = {"input": list(x.shape), "quantize_s": round(seconds, 1)}
     for mode in ("naive", "entropy"):
         result[f"sqnr_{mode}"] = noise(net, nets[mode], x.asnumpy(), heads_of(name))
-    result["ms"] = by_turns(calls, rounds, settle)
+    result["ms"], result["how"] = by_turns(calls, rounds, settle), f"least of {rounds}"
     return result
 
 
@@ -213,9 +213,10 @@ HEAD = """# GluonCV networks in int8
 
 Sixteen networks of GluonCV 0.10.5.post0, its package unmodified, quantized by `mx.contrib.quantization.quantize_net_v2`
 (mode smart; detectors exclude the layers that predict classes and boxes), and called in the Gluon way: float hybridized
-and int8, by turns, batch 1, on OpenVINO; the least of several times, on a loaded machine (two cores, AVX512-VNNI).
-Weights are seeded: speed does not depend on them, signal to noise does. Signal to noise is the least over the outputs;
-of detectors, over what the layers that predict classes and boxes say. This file is written by
+and int8, by turns, batch 1, on OpenVINO, two cores with AVX512-VNNI. Medians stem from a quiet machine, least times
+from a loaded one. "Times faster" is that of the slower of the two int8 networks. Weights are seeded: speed does not
+depend on them, signal to noise does. Signal to noise is the least over the outputs; of detectors, over what the layers
+that predict classes and boxes say. This file is written by
 `benchmarks/quantized_zoo.py`.
 
 """
@@ -223,17 +224,20 @@ of detectors, over what the layers that predict classes and boxes say. This file
 
 def document(results: dict[str, Any]) -> str:
     """The table."""
-    lines = ["| network | input | float ms | int8 ms, naive | entropy | times faster | dB, naive | dB, entropy |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
-    for name in NETWORKS:
-        if (found := results.get(name)) is None:
+    lines = [
+        "| network | input | float ms | int8 ms, naive | entropy | times faster | dB, naive | dB, entropy | times |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
+    for name, shape in NETWORKS.items():
+        size, found = "x".join(map(str, shape)), results.get(name)
+        if found is None:
+            lines.append(f"| {name} | {size} | | | | | | | not measured |")
             continue
         ms = found["ms"]
-        noise = [min(found[f"sqnr_{m}"].values()) for m in ("naive", "entropy")]
-        size = "x".join(map(str, found["input"][1:]))
+        noise = [f"{min(found[key].values()):.1f}" if found.get(key) else "" for key in ("sqnr_naive", "sqnr_entropy")]
         lines.append(
             f"| {name} | {size} | {ms['float']:.1f} | {ms['naive']:.1f} | {ms['entropy']:.1f} | "
-            f"{ms['float'] / max(ms['naive'], ms['entropy']):.2f} | {noise[0]:.1f} | {noise[1]:.1f} |"
+            f"{ms['float'] / max(ms['naive'], ms['entropy']):.2f} | {noise[0]} | {noise[1]} | {found.get('how', '')} |"
         )
     return HEAD + "\n".join(lines) + "\n"
 
