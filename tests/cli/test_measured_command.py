@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 
@@ -71,3 +72,19 @@ def test_a_damaged_file_of_measurements_is_named(tmp_path: Path) -> None:
     result = quantize("--mode", "measured", "--measurements", figures, "-o", tmp_path / "x.onnx")
     assert result.exit_code != 0
     assert str(figures) in f"{result.output}{result.exception}"
+
+
+def test_a_file_for_an_engine_that_need_not_be_here(tmp_path: Path) -> None:
+    out = tmp_path / "trt.onnx"
+    result = quantize("--target", "tensorrt", "-o", out, "--json")
+    assert result.exit_code == 0, result.output
+    assert any("the file is for tensorrt" in note for note in json.loads(result.stdout)["report"]["notes"])
+    graph = onnx.load(out).graph
+    assert not [t.name for t in graph.initializer if t.data_type in (onnx.TensorProto.UINT8, onnx.TensorProto.INT32)]
+    assert sum(n.op_type == "DequantizeLinear" for n in graph.node) > 8
+
+
+def test_only_the_engine_itself_can_be_measured(tmp_path: Path) -> None:
+    result = quantize("--mode", "measured", "--target", "tensorrt", "-o", tmp_path / "x.onnx")
+    assert result.exit_code != 0
+    assert "measures the engine that it quantizes for" in f"{result.output}{result.exception}"

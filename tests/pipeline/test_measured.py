@@ -326,6 +326,8 @@ def test_float_is_a_result_and_not_an_error(samples, tmp_path) -> None:  # type:
     assert any("the result is the float model" in note for note in made.report.notes)
     assert made.report.choice.chosen.name == "all in float"
     np.testing.assert_allclose(made.run(samples[:4])[0], model.run(samples[:4])[0], rtol=1e-4, atol=1e-7)
+    made.save(tmp_path / "mxnet")  # MXNet's files hold the float network then
+    np.testing.assert_array_equal(requant.load(tmp_path / "mxnet").run(samples[:4])[0], model.run(samples[:4])[0])
     made.save(tmp_path / "x.onnx")
     assert not any(n.op_type == "QuantizeLinear" for n in onnx.load(tmp_path / "x.onnx").graph.node)
 
