@@ -22,7 +22,7 @@ sys.path.insert(0, str(ZOO))
 import seeded  # noqa: E402
 
 #: Seconds after which no peer's idle threads spin any more.
-SETTLE = 0.22
+SETTLE = 0.3
 #: Seconds of one run.
 Timed = Callable[[], float]
 
@@ -80,18 +80,20 @@ class MXNet:
 
 
 def by_turns(calls: Mapping[str, Timed], rounds: int) -> dict[str, np.ndarray]:
-    """Seconds of each call, ``rounds`` times, all by turns; the order within a round changes from round to round.
+    """Seconds of each call, ``rounds`` times, all by turns.
 
-    Threads of one peer go on spinning after its run (OpenMP's for 0.2 s), on the cores that the next in turn needs. So
-    each turn waits until they sleep, runs once unmeasured, which brings its own threads and memory back, then measured.
+    The order is random, so that nobody always follows the same one. Threads of one peer go on spinning after
+    its run (OpenMP's for 0.2 s), on the cores that the next in turn needs. So each turn waits until they sleep, runs
+    once unmeasured, which brings its own threads and memory back, then measured.
     """
     for call in calls.values():
         call()
         call()
     times: dict[str, list[float]] = {n: [] for n in calls}
     names = list(calls)
-    for i in range(rounds):
-        for name in names[i % len(names) :] + names[: i % len(names)]:
+    rng = np.random.default_rng(0)
+    for _ in range(rounds):
+        for name in map(str, rng.permutation(names)):
             time.sleep(SETTLE)
             calls[name]()
             times[name].append(calls[name]())
