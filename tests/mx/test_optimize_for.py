@@ -70,7 +70,7 @@ def test_symbolic(x: np.ndarray, backend: str, caplog: pytest.LogCaptureFixture)
         scores = executor.forward(is_train=False, data=data)[0].asnumpy()
         if backend == "OpenVINO":
             assert np.array_equal(scores, floating.forward(is_train=False, data=data)[0].asnumpy())
-    assert executor.live_model.wait(60) and str(executor.live_model.state) == "int8"
+    assert executor.live_model.wait(300) and str(executor.live_model.state) == "int8"
     assert READY.format(backend) in caplog.messages
     assert executor.live_model.report.executed["int8"] > 0
     assert executor.live_model.engine == backend.lower()
@@ -95,7 +95,7 @@ def test_gluon(x: np.ndarray, options: dict[str, Any], caplog: pytest.LogCapture
     for i in range(6):
         data = mx.nd.array(x[8 * i : 8 * i + 8])
         assert np.array_equal(net(data).asnumpy(), floating(data).asnumpy())
-    assert net.live_model.wait(60) and str(net.live_model.state) == "int8"
+    assert net.live_model.wait(300) and str(net.live_model.state) == "int8"
     assert caplog.messages.count(READY.format("OpenVINO")) == 1
     scores = net(first).asnumpy()
     assert scores.shape == (8, 10) and not np.array_equal(scores, floating(first).asnumpy())
@@ -112,7 +112,7 @@ def test_hybridize_with_a_backend(x: np.ndarray) -> None:
     net.hybridize(backend="OpenVINO", static_alloc=True, int8_mode=True, calibration_iters="3", calibrator="naive")
     for _ in range(3):
         np.testing.assert_allclose(net(data).asnumpy(), wanted, atol=1e-5)
-    assert net.live_model.wait(60) and str(net.live_model.state) == "int8"
+    assert net.live_model.wait(300) and str(net.live_model.state) == "int8"
     net.hybridize()  # back to the default engine, in float
     np.testing.assert_allclose(net(data).asnumpy(), wanted, atol=1e-5)
     assert net.live_model is None
@@ -133,8 +133,8 @@ def test_bind_and_module(x: np.ndarray) -> None:
         module.forward(mx.io.DataBatch([mx.nd.array(x[:size])]), is_train=False)
         assert module.get_outputs()[0].shape == (size, 10)
         executor.forward(is_train=False, data=mx.nd.array(x[:4]))
-    assert module.live_model.wait(60) and str(module.live_model.state) == "int8"
-    assert executor.live_model.wait(60) and str(executor.live_model.state) == "int8"
+    assert module.live_model.wait(300) and str(module.live_model.state) == "int8"
+    assert executor.live_model.wait(300) and str(executor.live_model.state) == "int8"
 
 
 def test_other_parameters_are_another_model(x: np.ndarray) -> None:
@@ -147,7 +147,7 @@ def test_other_parameters_are_another_model(x: np.ndarray) -> None:
     executor.arg_dict["fc_bias"][:] = 1.0
     executor.forward(data=mx.nd.array(x[:4]))
     assert executor.live_model is not before
-    before._life.join(30)
+    before._life.join(300)
     assert not before._life._thread.is_alive()  # it calibrated on parameters that are no more
 
 
@@ -161,7 +161,7 @@ def test_table_starts_the_next_in_int8(x: np.ndarray, tmp_path: Path) -> None:
         executor.copy_params_from(arg_params, aux_params)
         for _ in range(4):
             executor.forward(data=mx.nd.array(x[:4]))
-        assert executor.live_model.wait(60)
+        assert executor.live_model.wait(300)
         return executor
 
     with pytest.raises(InputError, match="calibration_iters"):

@@ -51,7 +51,7 @@ def feed(served: LiveCompiled, x: np.ndarray, batches: int = ITERS, size: int = 
 def decided(served: LiveCompiled, x: np.ndarray) -> str:
     """Feed until it is decided; the phase then."""
     feed(served, x)
-    for _ in range(600):  # batches that were skipped or missed are made up for
+    for _ in range(6000):  # batches that were skipped or missed are made up for
         if served.wait(0.1):
             return served.state.phase
         served.run(x[:4])
