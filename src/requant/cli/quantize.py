@@ -74,6 +74,7 @@ log = logging.getLogger(__name__)
     help="Let mode measured compute the float layers in this. Repeatable.",
 )
 @click.option("--no-refine", is_flag=True, help="Round weights to the nearest integer, not by what they meet.")
+@click.option("--equalize", is_flag=True, help="Bring channels between layers to one size first.")
 @click.option("--plan", "show_plan", is_flag=True, help="Print the decision for every node, with its reason.")
 @click.option(
     "-o",
@@ -108,6 +109,7 @@ def command(
     measurements: str | None,
     precisions: tuple[Any, ...],
     no_refine: bool,
+    equalize: bool,
     show_plan: bool,
     output: str,
     as_json: bool,
@@ -166,6 +168,7 @@ def command(
             policy="skip" if skip_bad else "error",
             batches=batches,
             refine=not no_refine,
+            equalize=equalize,
             budget=budget,
             measurements=measurements,
             precisions=precisions,

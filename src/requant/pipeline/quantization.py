@@ -23,6 +23,7 @@ from requant.pipeline.refine import moments
 from requant.pipeline.search import Goals, Search, budget_of, timed
 from requant.quant.apply import apply
 from requant.quant.calibrator import MXNET
+from requant.quant.equalize import equalized
 from requant.quant.plan import Mode, Plan, plan
 from requant.quant.table import CalibrationTable, Policy, fingerprint
 from requant.report import Report
@@ -52,11 +53,13 @@ class QuantizedModel(Model):
         floating: Model | None = None,
         calibrator: str | None = None,
         tensors: Iterable[str] = (),
+        equalized: bool = False,
         precision: str = "f32",
     ) -> None:
         super().__init__(onnx=onnx, source=source)
         self.plan, self.table, self.report, self.precision = plan, table, report, precision
         self._floating, self._calibrator, self._tensors = floating, calibrator, tuple(tensors)
+        self._equalized = equalized
 
     def compile(self, engine: str = DEFAULT_ENGINE, *, precision: str | None = None, **options: Any) -> Compiled:
         """As ``Model.compile``; float layers compute in the precision that was measured as fastest."""
@@ -74,6 +77,12 @@ class QuantizedModel(Model):
                 "only a model that came from MXNet files can be written as MXNet files",
                 where=self.source,
                 next="give a name that ends in .onnx",
+            )
+        if self._equalized:
+            raise FormatError(
+                "MXNet files cannot hold an equalized model: its ranges are of other weights",
+                where=self.source,
+                next="give a name that ends in .onnx, or quantize without equalize",
             )
         wanted = [t for t in self._tensors if t in self.table]
         found = self.table.ranges(wanted, self._calibrator, scheme=MXNET, threads=usable_cores())
@@ -118,6 +127,7 @@ def quantize(
     batches: Iterable[int] = (1,),
     check: bool = True,
     refine: bool = True,
+    equalize: bool = False,
     budget: float | None = None,
     measurements: str | os.PathLike[str] | None = None,
     precisions: Iterable[measured.Precision] = (),
@@ -149,8 +159,10 @@ def quantize(
         policy: ``error`` or ``skip`` for samples that make NaN or Inf.
         batches: batch sizes at which float and int8 are timed.
         check: verify; without it there is no report, and no goal can be set.
-        refine: look at some calibration samples again, and round each weight by what it meets there; takes about as long
-            as 32 to 256 samples do. Without data (from a table alone) weights are rounded to the nearest integer.
+        refine: look at some calibration samples again, and round each weight by what it meets there. It takes about as
+            long as 32 to 256 samples do. Without data (from a table alone) weights are rounded to the nearest integer.
+        equalize: bring the channels between two layers to one size first (`requant.quant.equalize`); for networks whose
+            channels differ by large factors. The table is then of that form of the model.
         budget: seconds that mode ``measured`` searches; calibration and verification are not counted. 60 by default.
         measurements: a JSON file of mode ``measured``: what it holds of this model, machine and engine is not measured
             again, so that a search goes on where the last one ended.
@@ -179,6 +191,7 @@ def quantize(
     with timed(seconds, "prepare"):
         shapes = None if source is None else {n: a.shape for n, a in source.samples(0, 1).items()}
         floating = optimize(model.onnx if shapes is None else model.onnx_for(shapes))
+        floating = equalized(floating) if equalize else floating
         made = plan(floating, rule, scheme, exclude=exclude, exclude_ops=exclude_ops)
     filled, path = _table(table, floating, made)
     if filled is None:
@@ -212,6 +225,7 @@ def quantize(
         "table": filled,
         "floating": model,
         "tensors": _tensors(floating),
+        "equalized": equalize,
     }
     if search_budget is not None and judged is None:
         raise CalibrationError("mode 'measured' needs data to run and to judge with", next="pass data or held_out")
