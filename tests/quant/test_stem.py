@@ -10,10 +10,14 @@ from requant.quant.plan import plan
 from requant.scheme import OPENVINO
 
 
-def network(channels: int = 3, wide: int = 64, depth: int = 3, prepared: bool = False) -> ir.Model:
+def network(channels: int = 3, wide: int = 64, depth: int = 3, prepared: str = "") -> ir.Model:
     b = Build()
     source = "x"
-    if prepared:
+    if prepared == "normalized":
+        names = [b.weight(n, channels) for n in ("g", "b", "m", "v")]
+        b.weights["v"] = b.weights["v"] ** 2 + 0.5
+        source = b.op("BatchNormalization", "norm", "x", *names)
+    elif prepared:
         source = b.op("Mul", "scaled", "x", b.weight("m", channels, 1, 1))
         source = b.op("Add", "shifted", source, b.weight("a", channels, 1, 1))
     b.conv("stem", source, channels, 8)
@@ -24,8 +28,8 @@ def network(channels: int = 3, wide: int = 64, depth: int = 3, prepared: bool = 
     return b.model({"x": ("N", channels, 8, 8)}, {last: ("N", wide, 8, 8)})
 
 
-@pytest.mark.parametrize("prepared", [False, True])
-def test_a_small_stem_stays_float_and_says_why(prepared: bool) -> None:
+@pytest.mark.parametrize("prepared", ["", "scaled", "normalized"])
+def test_a_small_stem_stays_float_and_says_why(prepared: str) -> None:
     made = plan(network(prepared=prepared), "best", OPENVINO)
     assert made.decision("stem").chosen == "float"
     assert "image" in made.decision("stem").why

@@ -342,7 +342,7 @@ class _Planner:
         return compute | self._worthwhile(able - compute - self.stems, compute)
 
     def _carries_input(self, node: ir.Node) -> bool:
-        return self.roles[node].kind in ("through", "fused") or node.op_type in ("Pad", "Mul", "Add", "Sub", "Div")
+        return self.roles[node].kind in ("through", "fused") or node.op_type in _PREPARING
 
     def _worthwhile(self, support: set[ir.Node], compute: set[ir.Node]) -> set[ir.Node]:
         """Support nodes between compute nodes; what carries a chain on costs nothing in int8 or is fused anyway."""
@@ -560,6 +560,8 @@ class _Planner:
 
 
 _NONE = Role("float", "")
+#: What an image may go through and still be one.
+_PREPARING = frozenset({"Pad", "Mul", "Add", "Sub", "Div", "BatchNormalization"})
 
 
 def _mxnet_support(node: ir.Node) -> bool:
