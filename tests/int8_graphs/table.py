@@ -89,13 +89,13 @@ parameters that bring every layer into its calibrated range (`tests/int8_graphs`
   within one step, which is tested. But a moved number is read by all sums around it, and moves some of those. In
   ResNet-18 0.0025 % of the integers differ behind the first convolution, 0.5 % behind the fifth, 6 % behind the twelfth
   and 26 % behind the last, 3 % by more than one; in MobileNet 1.0 it ends at 39 and 18 %. No kernel escapes that which
-  is not the very one of the reference: MXNet's own, in graphs where B1 does not strike, has the same shares. None of
+  is not the very one of the reference: MXNet's own, where B1 does not strike, has the same in MobileNet. None of
   them is nearer to the float network for it, as the next table shows.
 - **from float**: ‖int8 − float‖ / ‖float‖ over the outputs, the worst where there are several; of an SSD, whose boxes
   are sorted by score, over the scores.
 - **B1**: residual sums that MXNet 1.9.1 stores in the wrong type, which costs half of their range.
 - **ms**: one run on both cores of a machine with AVX512-VNNI (AMD EPYC), by turns (`clock.py`), after a pause and a run
-  that warms up, for the graphs that could be timed while nobody else worked on it. MXNet 1.9.1 runs its own int8
+  that warms up, for the graphs that could be timed by turns. MXNet 1.9.1 runs its own int8
   kernels.
 
 """

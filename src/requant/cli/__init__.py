@@ -52,8 +52,8 @@ _ORDER = ["doctor", "inspect", "run", "convert", "bench", "quantize", "table"]
 def group(verbose: int) -> None:
     """Run trained MXNet, Gluon and ONNX models today, with no MXNet installed.
 
-    MODEL is an MXNet symbol file (net-symbol.json), a prefix (net), an .onnx or .tflite file, a folder with one model in
-    it, or a SageMaker model.tar.gz.
+    MODEL is an MXNet symbol file (net-symbol.json), a prefix (net), an .onnx or .tflite file, a folder with one model
+    in it, or a SageMaker model.tar.gz.
 
     \b
     First steps:

@@ -136,7 +136,7 @@ def calibrate(
 
 
 def misfit(data: Dataset, metadata: Mapping[str, str]) -> str | None:
-    """A sentence of warning where data are far from what the preprocessing in a model's metadata makes, else None.
+    """A sentence of warning where data are one number, or far from what the preprocessing in a model's metadata makes.
 
     The usual cause: arrays of raw pixels for a network that wants mean and standard deviation, or the reverse.
 
@@ -144,10 +144,18 @@ def misfit(data: Dataset, metadata: Mapping[str, str]) -> str | None:
         data: calibration samples. Images went through the preprocessing, and are not looked at.
         metadata: of the model; without preprocessing in it there is nothing to compare with.
     """
-    if METADATA_KEY not in metadata or data.prepare is not None or not len(data):
+    if data.prepare is not None or not len(data):
+        return None
+    first = data.samples(0, min(_LOOK_AT, len(data)))
+    for name, array in first.items():
+        if array.dtype.kind == "f" and array.size > 1 and float(array.min()) == float(array.max()):
+            return (
+                f"input {name!r}: all values of the first {len(array)} samples are {float(array.flat[0]):g}; ranges "
+                "calibrated on such data do not fit real ones"
+            )
+    if METADATA_KEY not in metadata:
         return None
     declared = Range(*Preprocess.from_json(metadata[METADATA_KEY]).ends())
-    first = data.samples(0, min(_LOOK_AT, len(data)))
     image = next((n for n, a in first.items() if a.ndim == 4 and a.dtype.kind == "f"), None)
     if image is None:
         return None

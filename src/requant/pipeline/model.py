@@ -556,7 +556,7 @@ def load(
         epoch: which ``net-%04d.params``; the highest if not given.
         shapes: dimensions of inputs, for files that do not say them; a string or None leaves a dimension open.
         dtypes: dtypes of inputs; float32 otherwise.
-        exact: MXNet's quantized operators compute its integers, with 32-bit sums and its own roundings: for comparisons,
+        exact: MXNet's quantized operators compute its integers, with 32-bit sums and its own roundings: to compare,
             slowly, and to the bit on ONNX Runtime. Otherwise they become int8 kernels, which may round to another step.
 
     Losses that need labels are cut off; what they were computed from becomes the outputs where nothing else is left.
