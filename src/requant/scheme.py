@@ -60,7 +60,7 @@ class Scheme:
         absorbs: a quantizer with zero point 0 may stand for the Relu or Clip in front of it, which then goes.
         reduced: weights use 7 of 8 bits, because the CPU adds pairs of products in 16 bits that saturate
             (x86 without VNNI).
-        centred: operators whose output has zero point 0, whatever its range.
+        shifted: operators whose output, where it has negative values, is unsigned with a zero point.
         float_stem: share of all multiplications up to which the convolution that reads an image stays float, in mode
             ``best``: what costs no time that shows, and takes away the largest single error.
     """
@@ -78,7 +78,7 @@ class Scheme:
     int32_bias: bool = True
     absorbs: bool = True
     reduced: bool = False
-    centred: frozenset[str] = frozenset()
+    shifted: frozenset[str] = frozenset()
     float_stem: float = 0.0
 
     def symmetric(self, low: float, high: float) -> bool:
@@ -91,9 +91,10 @@ class Scheme:
 
 
 #: OpenVINO's CPU plugin: everything fuses into the convolution when both branches of an addition are quantized. Zero
-#: points cost it next to nothing; but a mean over an int8 tensor that is then quantized with one is cut to the integers
-#: of its input first (seen with 2026.4).
-OPENVINO = Scheme("openvino", signed="lopsided", centred=POOLING, float_stem=0.0125)
+#: points cost it next to nothing. Where the CPU multiplies unsigned by signed bytes (VNNI without AMX) it shifts signed
+#: tensors by 128 by itself, and loses that shift behind a concatenation: wrong by half of the values' size (seen with
+#: 2026.4). With a zero point in the file there is nothing to shift.
+OPENVINO = Scheme("openvino", signed="lopsided", shifted=frozenset({"Concat"}), float_stem=0.0125)
 #: ONNX Runtime's CPU provider: a node runs as integers only between Dequantize and Quantize, outputs included.
 ONNXRUNTIME = Scheme(
     "onnxruntime",

@@ -49,7 +49,7 @@ def collected(name: str, api: str, calibration: str) -> tuple[Symbol, Any]:
         collector = quantization.quantize_graph(symbol, args, aux, calib_mode=calibration, quantize_mode=mode)[3]
         points |= set(collector.include_layer)
     collector.include_layer = points
-    quantization._run(symbol, {**args, **aux}, iterator(name), inputs(name), collector, None, None)
+    quantization.run(symbol, {**args, **aux}, iterator(name), inputs(name), collector, None, None)
     return symbol, collector
 
 

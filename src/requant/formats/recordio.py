@@ -13,6 +13,7 @@ from __future__ import annotations
 import numbers
 import os
 import struct
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, TextIO, cast
 
@@ -27,6 +28,8 @@ _MAGIC_BYTES = struct.pack("<I", MAGIC)
 _MAX_LENGTH = (1 << 29) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = 0, 1, 2, 3
 _ADVICE = "the file is truncated or corrupt: copy or pack it again"
+
+_seeking = threading.Lock()
 
 
 def _parts(payload: bytes) -> Iterator[tuple[int, bytes]]:
@@ -267,9 +270,10 @@ class MXIndexedRecordIO(MXRecordIO):
         return self._file(writing=True).tell()
 
     def read_idx(self, idx: Any) -> bytes | None:
-        """The record of a key."""
-        self.seek(idx)
-        return self.read()
+        """The record of a key. Threads may share the reader."""
+        with _seeking:  # between the two another thread must not move the file's position
+            self.seek(idx)
+            return self.read()
 
     def write_idx(self, idx: Any, buf: bytes) -> None:
         """Append a record and its line in the index."""

@@ -71,14 +71,14 @@ class Tensor:
             group are quantized with one scale and zero point, from the union of the ranges observed.
         observe: calibration must find its range. False where the values come unchanged from another of the group.
         readers: names of the nodes that read the quantized tensor; None for all but the graph's outputs.
-        centred: its zero point is 0, whatever its range.
+        shifted: where it has negative values it is unsigned with a zero point (`Scheme.shifted`).
     """
 
     name: str
     group: str
     observe: bool = True
     readers: tuple[str, ...] | None = None
-    centred: bool = False
+    shifted: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ class Plan:
         return {name: tuple(members) for name, members in out.items()}
 
     def scheme_of(self, tensors: Iterable[str]) -> Scheme:
-        """The forms that some tensors may take together: where one of them is centred, all are."""
+        """The forms that some tensors may take together: where one of them is shifted, all are."""
         names = set(tensors)
-        centred = any(t.centred for t in self.tensors if t.name in names)
-        return dataclasses.replace(self.scheme, signed="int8") if centred else self.scheme
+        shifted = any(t.shifted for t in self.tensors if t.name in names)
+        return dataclasses.replace(self.scheme, signed="uint8_asymmetric") if shifted else self.scheme
 
     def decision(self, name: str) -> Decision:
         """The decision for a node, by any name that the node has or had.
@@ -534,15 +534,15 @@ class _Planner:
                     str(self.tensors[value].name),
                     self.sources[value],
                     self._readers(value, int8),
-                    self._centred(value),
+                    self._shifted(value),
                 )
             )
         return Plan(self.mode, self.scheme, tuple(decisions), tuple(tensors), str(self.graph.name or ""))
 
-    def _centred(self, value: ir.Value) -> bool:
-        """An engine with an own form for means quantizes them with zero point 0 alone (`Scheme.centred`)."""
+    def _shifted(self, value: ir.Value) -> bool:
+        """Whether an operator of `Scheme.shifted` made the tensor."""
         source = value.producer()
-        return source is not None and source.op_type in self.scheme.centred
+        return source is not None and source.op_type in self.scheme.shifted
 
     def _readers(self, value: ir.Value, int8: set[ir.Node]) -> tuple[str, ...] | None:
         """Who reads the quantized form: all, if an int8 kernel writes it, else only those who compute with it."""
