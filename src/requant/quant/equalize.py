@@ -197,8 +197,8 @@ def _sizes(node: ir.Node) -> tuple[F64, F64] | None:
         vector = _vector(node)
         if vector is None:
             return None
-        size = np.abs(vector.astype(np.float64)).reshape(-1)
-        return size, size
+        scale = np.abs(vector.astype(np.float64)).reshape(-1)
+        return scale, scale
     matrix = _matrix(node) if node.op_type in ("Conv", "Gemm") else None
     if matrix is None or not matrix.size:
         return None

@@ -133,7 +133,7 @@ def patches(
     """
     x = np.asarray(array, np.float32)
     if found.op != "Conv":
-        rows = x.reshape(-1, x.shape[-1]) if x.ndim >= 2 else x.reshape(1, -1)
+        rows: np.ndarray = x.reshape(-1, x.shape[-1]) if x.ndim >= 2 else x.reshape(1, -1)
         if rows.shape[1] != weight.shape[1 if found.flipped else 0]:
             return None
         if len(rows) > places * max(1, len(x)):
