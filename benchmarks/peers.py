@@ -47,13 +47,12 @@ def timed(call: Callable[[], object]) -> Timed:
     return run
 
 
-class MXNet:
-    """MXNet 1.9.1 in a process of its own, which waits between runs."""
+class Process:
+    """A program that says ``ready``, then answers each line with the seconds of one run, and waits in between."""
 
-    def __init__(self, python: str, prefix: Path, shape: tuple[int, ...], form: str = "float") -> None:
-        script = Path(__file__).with_name("mxnet_peer.py")
+    def __init__(self, command: list[str]) -> None:
         self.process = subprocess.Popen(
-            [python, str(script), form, str(prefix), *map(str, shape)],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -62,7 +61,7 @@ class MXNet:
         lines = [self._line()]
         while lines[-1] != "ready" and self.process.poll() is None and len(lines) < 1000:
             lines.append(self._line())
-        assert lines[-1] == "ready", f"MXNet did not start: {lines[-3:]}"
+        assert lines[-1] == "ready", f"it did not start: {lines[-3:]}"
 
     def _line(self) -> str:
         assert self.process.stdout is not None
@@ -77,6 +76,14 @@ class MXNet:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+class MXNet(Process):
+    """MXNet 1.9.1 in a process of its own."""
+
+    def __init__(self, python: str, prefix: Path, shape: tuple[int, ...], form: str = "float") -> None:
+        script = Path(__file__).with_name("mxnet_peer.py")
+        super().__init__([python, str(script), form, str(prefix), *map(str, shape)])
 
 
 def by_turns(calls: Mapping[str, Timed], rounds: int) -> dict[str, np.ndarray]:

@@ -231,12 +231,7 @@ class PrequantizedNet(gluon.HybridBlock):
             u = F.pad(u, mode="constant", pad_width=width, constant_value=made["zero"])
             pad = (0, 0)
         sums = F.contrib.quantized_conv(
-            data=u,
-            weight=p[made["weight"]],
-            min_data=p["low"],
-            max_data=p["high"],
-            min_weight=p["weight_low"],
-            max_weight=p["weight_high"],
+            **self._operands(p, made, u),
             kernel=made["kernel"],
             stride=made["stride"],
             dilate=made["dilate"],
@@ -251,16 +246,22 @@ class PrequantizedNet(gluon.HybridBlock):
 
     def _fully_connected(self, F: Any, p: dict[str, Any], made: dict[str, Any], u: Any) -> Any:
         sums = F.contrib.quantized_fully_connected(
-            data=u,
-            weight=p[made["weight"]],
-            min_data=p["low"],
-            max_data=p["high"],
-            min_weight=p["weight_low"],
-            max_weight=p["weight_high"],
+            **self._operands(p, made, u),
             num_hidden=len(self._arrays[made["weight"]]),
             no_bias=True,
         )[0]
         return self._scaled(F, p, made, sums)
+
+    def _operands(self, p: dict[str, Any], made: dict[str, Any], u: Any) -> dict[str, Any]:
+        """Data and weight of a product, with their ranges, as MXNet's int8 operators name them."""
+        return {
+            "data": u,
+            "weight": p[made["weight"]],
+            "min_data": p["low"],
+            "max_data": p["high"],
+            "min_weight": p["weight_low"],
+            "max_weight": p["weight_high"],
+        }
 
     def _scaled(self, F: Any, p: dict[str, Any], made: dict[str, Any], sums: Any) -> Any:
         y = F.broadcast_mul(F.cast(sums, dtype="float32"), p[made["scale"]])

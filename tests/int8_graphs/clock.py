@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import graphs
 from floats import float_network
+from peers import Process
 from test_int8_graphs import ENGINES, load, model
 
 HERE = Path(__file__).parent
@@ -40,41 +41,13 @@ def ours(name: str, engine: str, kind: str) -> Callable[[], float]:
     return run
 
 
-class MXNet:
-    """MXNet 1.9.1 in a process of its own, which waits between runs."""
-
-    def __init__(self, python: str, name: str) -> None:
-        self.process = subprocess.Popen(
-            [python, str(HERE / "mxnet_clock.py"), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self._line() == "ready", f"MXNet did not start: {self.process.wait()}"
-
-    def _line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def __call__(self) -> float:
-        assert self.process.stdin is not None
-        self.process.stdin.write("run\n")
-        self.process.stdin.flush()
-        return float(self._line())
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-
 def clock(name: str, python: str, seconds: float, engines: tuple[str, ...] = ENGINES) -> dict[str, float]:
     """Milliseconds of the fastest run of each, by turns: a settled machine, one run to warm up, one that counts."""
     calls: dict[str, Callable[[], float]] = {}
     for engine in engines:
         calls[engine] = ours(name, engine, "int8")
         calls[f"{engine} float"] = ours(name, engine, "float")
-    theirs = calls["mxnet"] = MXNet(python, name)
+    theirs = calls["mxnet"] = Process([python, str(HERE / "mxnet_clock.py"), name])
     times: dict[str, list[float]] = {n: [] for n in calls}
     for call in calls.values():
         call()

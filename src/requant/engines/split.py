@@ -38,7 +38,7 @@ _FIRST_INPUT = frozenset(
 _ALONG = {"Softmax": -1, "LogSoftmax": -1, "Hardmax": -1, "ArgMax": 0, "ArgMin": 0, "TopK": -1, "LpNormalization": -1}
 
 
-def pieces(model: ir.Model, shapes: Mapping[str, tuple[int | None, ...]] | None, cores: int) -> tuple[int, int] | None:
+def pieces(model: ir.Model, shapes: Mapping[str, tuple[int | None, ...]], cores: int) -> tuple[int, int] | None:
     """How to run this model on a batch of that size: (samples a run, runs side by side), or None: as a whole.
 
     Args:
@@ -46,11 +46,11 @@ def pieces(model: ir.Model, shapes: Mapping[str, tuple[int | None, ...]] | None,
         shapes: the full shapes of the inputs.
         cores: cores that may be used.
     """
-    batches = {s[0] for s in (shapes or {}).values() if s}
+    batches = {s[0] for s in shapes.values() if s}
     if len(batches) != 1 or cores < 2:
         return None
     [batch] = batches
-    if batch is None or batch < 2 or any(d is None for s in (shapes or {}).values() for d in s):
+    if batch is None or batch < 4 or any(d is None for s in shapes.values() for d in s):  # 2 cores with 2 runs each
         return None
     if any(o.shape is None for n in model.graph for o in n.outputs):  # many files tell the outer shapes alone
         model = model.clone()
@@ -149,8 +149,7 @@ def _keeps_samples(node: ir.Node, batched: set[ir.Value]) -> bool:
     if kind in _ALONG:
         return _inner(int(attribute(node, "axis", _ALONG[kind])), rank)
     if kind.startswith("Reduce"):
-        axes = _axes(node)
-        return axes is not None and all(_inner(a, rank) for a in axes)
+        return _all_inner(_axes(node), rank)
     return False
 
 
@@ -161,6 +160,11 @@ def _rank(value: ir.Value | None) -> int | None:
 def _inner(axis: int, rank: int | None) -> bool:
     """Whether an axis is surely not axis 0."""
     return axis > 0 or (axis < 0 and rank is not None and axis + rank > 0)
+
+
+def _all_inner(axes: list[int] | None, rank: int | None) -> bool:
+    """Whether the axes are known, and surely none is axis 0."""
+    return axes is not None and all(_inner(a, rank) for a in axes)
 
 
 def _axes(node: ir.Node) -> list[int] | None:
@@ -229,33 +233,25 @@ def _reshape(node: ir.Node, rank: int | None) -> bool:
 def _pad(node: ir.Node, rank: int | None) -> bool:
     pads, axes = int_list(node.inputs[1]), node.inputs[3] if len(node.inputs) > 3 else None
     if axes is not None:
-        named = int_list(axes)
-        return named is not None and all(_inner(a, rank) for a in named)
+        return _all_inner(int_list(axes), rank)
     return pads is not None and len(pads) >= 2 and pads[0] == 0 and pads[len(pads) // 2] == 0
 
 
 def _slice(node: ir.Node, rank: int | None) -> bool:
-    axes = int_list(node.inputs[3]) if len(node.inputs) > 3 else None
-    return axes is not None and all(_inner(a, rank) for a in axes)
+    return len(node.inputs) > 3 and _all_inner(int_list(node.inputs[3]), rank)
 
 
 def _resize(node: ir.Node, rank: int | None) -> bool:
     if "axes" in node.attributes:
-        axes = ints(node, "axes")
-        return axes is not None and all(_inner(a, rank) for a in axes)
+        return _all_inner(ints(node, "axes"), rank)
     scales = node.inputs[2] if len(node.inputs) > 2 else None
     values = None if scales is None or scales.const_value is None else scales.const_value.numpy().reshape(-1)
     return values is not None and len(values) > 0 and float(values[0]) == 1.0
 
 
-def _split_or_squeeze(node: ir.Node, rank: int | None) -> bool:
-    axes = _axes(node)
-    return axes is not None and all(_inner(a, rank) for a in axes)
-
-
 def _unsqueeze(node: ir.Node, rank: int | None) -> bool:
     axes = _axes(node)
-    return axes is not None and all(_inner(a, None if rank is None else rank + len(axes)) for a in axes)
+    return axes is not None and _all_inner(axes, None if rank is None else rank + len(axes))
 
 
 def _transpose(node: ir.Node, rank: int | None) -> bool:
@@ -274,7 +270,7 @@ _RULES: dict[str, Callable[[ir.Node, int | None], bool]] = {
     "Resize": _resize,
     "Slice": _slice,
     "Split": lambda node, rank: _inner(int(attribute(node, "axis", 0)), rank),
-    "Squeeze": _split_or_squeeze,
+    "Squeeze": lambda node, rank: _all_inner(_axes(node), rank),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }

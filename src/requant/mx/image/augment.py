@@ -296,7 +296,21 @@ def CreateAugmenter(
         found.append(CenterCropAug(size, inter_method))
     if rand_mirror:
         found.append(HorizontalFlipAug(0.5))
-    found.append(CastAug())
+    return found + colour_augmenters(mean, std, brightness, contrast, saturation, hue, pca_noise, rand_gray)
+
+
+def colour_augmenters(
+    mean: Any,
+    std: Any,
+    brightness: float,
+    contrast: float,
+    saturation: float,
+    hue: float,
+    pca_noise: float,
+    rand_gray: float,
+) -> list[Augmenter]:
+    """What comes behind the cutting, in MXNet's order: float32, colours, normalization. See `CreateAugmenter`."""
+    found: list[Augmenter] = [CastAug()]
     if brightness or contrast or saturation:
         found.append(ColorJitterAug(brightness, contrast, saturation))
     if hue:

@@ -13,17 +13,7 @@ from typing import Any
 import numpy as np
 
 from requant.errors import InputError, ShapeError, UnsupportedError
-from requant.mx.image.augment import (
-    Augmenter,
-    CastAug,
-    ColorJitterAug,
-    ColorNormalizeAug,
-    ForceResizeAug,
-    HueJitterAug,
-    LightingAug,
-    RandomGrayAug,
-    ResizeAug,
-)
+from requant.mx.image.augment import Augmenter, ForceResizeAug, ResizeAug, colour_augmenters
 from requant.mx.image.iterator import ImageIter
 from requant.mx.io import DataDesc
 from requant.mx.ndarray.create import array
@@ -39,10 +29,6 @@ __all__ = [
 ]
 
 Labelled = tuple[NDArray, np.ndarray]
-#: ImageNet's mean and deviation of RGB pixels, as MXNet's augmenters have them for ``True``.
-_MEAN, _STD = np.array([123.68, 116.28, 103.53]), np.array([58.395, 57.12, 57.375])
-_PCA_VALUES = np.array([55.46, 4.794, 1.148])
-_PCA_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]])
 
 
 class DetAugmenter:
@@ -136,18 +122,10 @@ def CreateDetAugmenter(
     found: list[DetAugmenter] = [DetBorrowAug(a) for a in borrowed]
     if rand_mirror:
         found.append(DetHorizontalFlipAug(0.5))
-    borrowed = [ForceResizeAug((data_shape[2], data_shape[1]), inter_method), CastAug()]
-    if brightness or contrast or saturation:
-        borrowed.append(ColorJitterAug(brightness, contrast, saturation))
-    if hue:
-        borrowed.append(HueJitterAug(hue))
-    if pca_noise > 0:
-        borrowed.append(LightingAug(pca_noise, _PCA_VALUES, _PCA_VECTORS))
-    if rand_gray > 0:
-        borrowed.append(RandomGrayAug(rand_gray))
-    mean, std = (_MEAN if mean is True else mean), (_STD if std is True else std)
-    if mean is not None or std is not None:
-        borrowed.append(ColorNormalizeAug(mean, std))
+    borrowed = [
+        ForceResizeAug((data_shape[2], data_shape[1]), inter_method),
+        *colour_augmenters(mean, std, brightness, contrast, saturation, hue, pca_noise, rand_gray),
+    ]
     return found + [DetBorrowAug(a) for a in borrowed]
 
 
