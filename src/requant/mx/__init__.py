@@ -14,7 +14,8 @@ from requant.mx.context import Context, cpu, cpu_pinned, current_context, gpu, n
 #: The version of MXNet whose behaviour this spelling follows; scripts compare it.
 __version__ = "1.9.1"
 
-_SHORT = {
+#: Short names of modules.
+SHORT = {
     "init": "initializer",
     "nd": "ndarray",
     "sym": "symbol",
@@ -24,6 +25,8 @@ _SHORT = {
     "viz": "visualization",
     "kv": "kvstore",
     "opt": "optimizer",
+    "np": "numpy",
+    "npx": "numpy_extension",
 }
 _MODULES = {
     "alias",
@@ -49,6 +52,8 @@ _MODULES = {
     "module",
     "name",
     "ndarray",
+    "numpy",
+    "numpy_extension",
     "random",
     "recordio",
     "symbol",
@@ -72,7 +77,7 @@ __all__ = ["Context", "MXNetError", "__version__", "cpu", "cpu_pinned", "current
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
         return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
-    module = _SHORT.get(name, name)
+    module = SHORT.get(name, name)
     if module not in _MODULES:
         raise AttributeError(f"requant.mx has no attribute {name!r}")
     found = importlib.import_module(f"{__name__}.{module}")
@@ -81,4 +86,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SHORT, *_MODULES, *_NAMES})
+    return sorted({*globals(), *SHORT, *_MODULES, *_NAMES})

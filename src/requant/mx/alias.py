@@ -18,22 +18,11 @@ from types import ModuleType
 import numpy as np
 
 from requant.errors import UnsupportedError
+from requant.mx import SHORT
 
 log = logging.getLogger(__name__)
 
 _OURS = "requant.mx"
-#: MXNet's names of modules -> ours, where they differ.
-_RENAMED = {
-    "nd": "ndarray",
-    "sym": "symbol",
-    "mod": "module",
-    "init": "initializer",
-    "rnd": "random",
-    "img": "image",
-    "viz": "visualization",
-    "kv": "kvstore",
-    "opt": "optimizer",
-}
 #: Names that numpy dropped in 1.24 and that packages of MXNet's time still use: GluonCV does in a few places.
 _NUMPY_NAMES = {"float": float, "int": int, "object": object, "bool": bool, "complex": complex, "str": str}
 
@@ -42,7 +31,7 @@ def translated(name: str) -> str:
     """Our module's name for a module of MXNet: ``mxnet.nd.contrib`` is ``requant.mx.ndarray.contrib``."""
     parts = name.split(".")[1:]
     if parts:
-        parts[0] = _RENAMED.get(parts[0], parts[0])
+        parts[0] = SHORT.get(parts[0], parts[0])
     return ".".join([_OURS, *parts])
 
 

@@ -6,7 +6,16 @@ import importlib
 from typing import Any
 
 from requant.mx.io.files import CSVIter, MNISTIter
-from requant.mx.io.io import DataBatch, DataDesc, DataIter, NDArrayIter, PrefetchingIter, ResizeIter, as_descs
+from requant.mx.io.io import (
+    DataBatch,
+    DataDesc,
+    DataIter,
+    MXDataIter,
+    NDArrayIter,
+    PrefetchingIter,
+    ResizeIter,
+    as_descs,
+)
 
 __all__ = [
     "CSVIter",
@@ -14,6 +23,7 @@ __all__ = [
     "DataDesc",
     "DataIter",
     "MNISTIter",
+    "MXDataIter",
     "NDArrayIter",
     "PrefetchingIter",
     "ResizeIter",

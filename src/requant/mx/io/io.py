@@ -133,6 +133,10 @@ class DataIter:
         return None
 
 
+class MXDataIter(DataIter):
+    """Base of iterators over record files, which scripts ask for with ``isinstance``."""
+
+
 def _named_arrays(data: Any, default: str, what: str) -> list[tuple[str, np.ndarray]]:
     """Arrays with their names, as float32 unless they are NDArrays of another type."""
     if data is None:

@@ -15,7 +15,7 @@ from requant.errors import FormatError, InputError, ShapeError, nearest
 from requant.formats.image_codec import decode_image
 from requant.formats.recordio import MXRecordIO, unpack
 from requant.formats.resample import resize
-from requant.mx.io.io import DataBatch, DataDesc, DataIter
+from requant.mx.io.io import DataBatch, DataDesc, MXDataIter
 from requant.mx.ndarray.ndarray import NDArray
 
 Array = np.ndarray[Any, Any]
@@ -59,7 +59,7 @@ def part(starts: list[int], size: int, index: int, count: int) -> list[int]:
     return [s for s in starts if index * step <= s < (index + 1) * step]
 
 
-class ImageRecordIter(DataIter):
+class ImageRecordIter(MXDataIter):
     """Batches of (N, C, H, W) from a RecordIO file, decoded and cut by threads.
 
     Pictures are resized, cut to the shape (in the middle, or at random), normalized as ``(pixel - mean) / std * scale``
