@@ -1,4 +1,4 @@
-"""``mx.metric``: how well outputs fit labels, as ``Module.score`` needs it."""
+"""``mx.metric``: how well outputs fit labels, as ``Module.score`` and evaluation scripts need it."""
 
 from __future__ import annotations
 
@@ -9,87 +9,31 @@ from typing import Any
 import numpy
 
 from requant.errors import InputError, ShapeError, nearest
+from requant.mx.metric_base import Array, BothSums, EvalMetric, as_list, as_numpy, check_label_shapes
+from requant.mx.metric_classes import F1, MCC, PCC, PearsonCorrelation
 
-Array = numpy.ndarray[Any, Any]
-
-
-def _numpy(x: Any) -> Array:
-    made: Array = x.asnumpy() if hasattr(x, "asnumpy") else numpy.asarray(x)
-    return made
-
-
-def _as_list(x: Any) -> list[Any]:
-    return list(x) if isinstance(x, (list, tuple)) else [x]
-
-
-def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> tuple[Any, Any]:
-    """Check that there are as many labels as predictions (or that shapes agree).
-
-    Raises:
-        ShapeError: they do not.
-    """
-    got = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
-    if got[0] != got[1]:
-        raise ShapeError("labels do not fit predictions", got=f"labels {got[0]}, predictions {got[1]}")
-    return (_as_list(labels), _as_list(preds)) if wrap else (labels, preds)
-
-
-class EvalMetric:
-    """A sum over samples, divided by their number. A subclass gives ``measure``.
-
-    Args:
-        name: what ``get`` calls it.
-        output_names, label_names: which of named outputs and labels ``update_dict`` takes; all by default.
-    """
-
-    def __init__(
-        self, name: str, output_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None
-    ) -> None:
-        self.name = name
-        self.output_names, self.label_names = output_names, label_names
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self.sum_metric, self.num_inst = 0.0, 0
-
-    def measure(self, label: Array, pred: Array) -> tuple[float, int]:
-        """Sum and count for one label array and its prediction."""
-        raise NotImplementedError
-
-    def update(self, labels: Any, preds: Any) -> None:
-        """Take in lists of label and prediction arrays.
-
-        Raises:
-            ShapeError: they do not fit together.
-        """
-        labels, preds = check_label_shapes(_as_list(labels), _as_list(preds), wrap=True)
-        for label, pred in zip(labels, preds):
-            total, count = self.measure(_numpy(label), _numpy(pred))
-            self.sum_metric += total
-            self.num_inst += count
-
-    def update_dict(self, label: Mapping[str, Any], pred: Mapping[str, Any]) -> None:
-        """Take in arrays by name."""
-        preds = [pred[n] for n in self.output_names] if self.output_names else list(pred.values())
-        labels = [label[n] for n in self.label_names] if self.label_names else list(label.values())
-        self.update(labels, preds)
-
-    def value(self) -> float:
-        """The figure so far; NaN before the first update."""
-        return self.sum_metric / self.num_inst if self.num_inst else math.nan
-
-    def get(self) -> tuple[Any, Any]:
-        """Name and figure."""
-        return self.name, self.value()
-
-    def get_name_value(self) -> list[tuple[str, float]]:
-        """Name and figure as a list of pairs."""
-        name, value = self.get()
-        return list(zip(_as_list(name), _as_list(value)))
-
-    def __str__(self) -> str:
-        return f"EvalMetric: {dict(self.get_name_value())}"
+__all__ = [
+    "F1",
+    "MAE",
+    "MCC",
+    "MSE",
+    "PCC",
+    "RMSE",
+    "Accuracy",
+    "CompositeEvalMetric",
+    "CrossEntropy",
+    "CustomMetric",
+    "EvalMetric",
+    "Loss",
+    "NegativeLogLikelihood",
+    "PearsonCorrelation",
+    "Perplexity",
+    "TopKAccuracy",
+    "check_label_shapes",
+    "create",
+    "np",
+    "register",
+]
 
 
 def _classes(label: Array, pred: Array) -> tuple[Array, Array]:
@@ -100,7 +44,7 @@ def _classes(label: Array, pred: Array) -> tuple[Array, Array]:
     return flat, rows
 
 
-class Accuracy(EvalMetric):
+class Accuracy(BothSums):
     """Share of samples whose largest output along ``axis`` is the label."""
 
     def __init__(self, axis: int = 1, name: str = "accuracy", **kwargs: Any) -> None:
@@ -116,7 +60,7 @@ class Accuracy(EvalMetric):
         return float((mine == theirs).sum()), len(mine)
 
 
-class TopKAccuracy(EvalMetric):
+class TopKAccuracy(BothSums):
     """Share of samples whose label is among the ``top_k`` largest outputs."""
 
     def __init__(self, top_k: int = 1, name: str = "top_k_accuracy", **kwargs: Any) -> None:
@@ -131,7 +75,7 @@ class TopKAccuracy(EvalMetric):
         return float((best == flat[:, None]).any(axis=1).sum()), len(flat)
 
 
-class CrossEntropy(EvalMetric):
+class CrossEntropy(BothSums):
     """Mean of -log(p + eps) of the label's probability."""
 
     def __init__(self, eps: float = 1e-12, name: str = "cross-entropy", **kwargs: Any) -> None:
@@ -150,7 +94,7 @@ class NegativeLogLikelihood(CrossEntropy):
         super().__init__(eps, name, **kwargs)
 
 
-class Perplexity(EvalMetric):
+class Perplexity(BothSums):
     """exp of the mean cross entropy, without samples of ``ignore_label``."""
 
     def __init__(self, ignore_label: int | None = None, axis: int = -1, name: str = "perplexity", **kw: Any) -> None:
@@ -163,11 +107,11 @@ class Perplexity(EvalMetric):
         kept = numpy.ones(len(flat), bool) if self.ignore_label is None else flat != self.ignore_label
         return float(-numpy.log(numpy.maximum(1e-10, chance[kept])).sum()), int(kept.sum())
 
-    def value(self) -> float:
-        return math.exp(self.sum_metric / self.num_inst) if self.num_inst else math.nan
+    def figure(self, total: float, count: int) -> float:
+        return math.exp(total / count) if count else math.nan
 
 
-class MAE(EvalMetric):
+class MAE(BothSums):
     """Mean of |label - prediction|, averaged over batches."""
 
     def __init__(self, name: str = "mae", **kwargs: Any) -> None:
@@ -195,29 +139,28 @@ class MSE(MAE):
 
 
 class RMSE(MSE):
-    """Square root of the mean squared difference."""
+    """Square root of the mean squared difference, averaged over batches."""
 
     def __init__(self, name: str = "rmse", **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
-    def value(self) -> float:
-        return math.sqrt(super().value()) if self.num_inst else math.nan
+    def error(self, difference: Array) -> float:
+        return math.sqrt(super().error(difference))
 
 
-class Loss(EvalMetric):
+class Loss(BothSums):
     """Mean of the outputs themselves."""
 
     def __init__(self, name: str = "loss", **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
     def update(self, labels: Any, preds: Any) -> None:
-        for pred in _as_list(preds):
-            values = _numpy(pred)
-            self.sum_metric += float(values.sum())
-            self.num_inst += values.size
+        for pred in as_list(preds):
+            values = as_numpy(pred)
+            self.take(float(values.sum()), values.size)
 
 
-class CustomMetric(EvalMetric):
+class CustomMetric(BothSums):
     """A function of (label, prediction) as numpy arrays; it gives a number, or (sum, count)."""
 
     def __init__(
@@ -233,7 +176,7 @@ class CustomMetric(EvalMetric):
 
     def update(self, labels: Any, preds: Any) -> None:
         if self._allow_extra:
-            preds = _as_list(preds)[: len(_as_list(labels))]
+            preds = as_list(preds)[: len(as_list(labels))]
         super().update(labels, preds)
 
     def measure(self, label: Array, pred: Array) -> tuple[float, int]:
@@ -241,7 +184,7 @@ class CustomMetric(EvalMetric):
         return (float(found[0]), int(found[1])) if isinstance(found, tuple) else (float(found), 1)
 
 
-class CompositeEvalMetric(EvalMetric):
+class CompositeEvalMetric(BothSums):
     """Several metrics as one."""
 
     def __init__(self, metrics: Sequence[Any] = (), name: str = "composite", **kwargs: Any) -> None:
@@ -252,9 +195,17 @@ class CompositeEvalMetric(EvalMetric):
         """Add one."""
         self.metrics.append(create(metric))
 
+    def get_metric(self, index: int) -> EvalMetric:
+        """One of them."""
+        return self.metrics[index]
+
     def reset(self) -> None:
         for metric in self.metrics:
             metric.reset()
+
+    def reset_local(self) -> None:
+        for metric in self.metrics:
+            metric.reset_local()
 
     def update(self, labels: Any, preds: Any) -> None:
         for metric in self.metrics:
@@ -267,6 +218,13 @@ class CompositeEvalMetric(EvalMetric):
     def get(self) -> tuple[Any, Any]:
         pairs = [p for m in self.metrics for p in m.get_name_value()]
         return [n for n, _ in pairs], [v for _, v in pairs]
+
+    def get_global(self) -> tuple[Any, Any]:
+        pairs = [p for m in self.metrics for p in m.get_global_name_value()]
+        return [n for n, _ in pairs], [v for _, v in pairs]
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "metrics": [m.get_config() for m in self.metrics]}
 
 
 _NAMES: dict[str, type[EvalMetric]] = {
@@ -286,7 +244,19 @@ _NAMES: dict[str, type[EvalMetric]] = {
     "rmse": RMSE,
     "loss": Loss,
     "composite": CompositeEvalMetric,
+    "compositeevalmetric": CompositeEvalMetric,
+    "f1": F1,
+    "mcc": MCC,
+    "pcc": PCC,
+    "pearsonr": PearsonCorrelation,
+    "pearsoncorrelation": PearsonCorrelation,
 }
+
+
+def register(klass: type[EvalMetric]) -> type[EvalMetric]:
+    """Let ``create`` know a class by its name; a decorator."""
+    _NAMES[klass.__name__.lower()] = klass
+    return klass
 
 
 def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
@@ -301,6 +271,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
         return CustomMetric(metric, *args, **kwargs)
     if isinstance(metric, (list, tuple)):
         return CompositeEvalMetric([create(m, *args, **kwargs) for m in metric])
+    if isinstance(metric, Mapping):  # as get_config gives it
+        return create(**metric)
     found = _NAMES.get(str(metric).lower())
     if found is None:
         raise InputError("no metric of that name", got=metric, next=nearest(str(metric), _NAMES))
