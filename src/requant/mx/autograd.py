@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from requant.errors import UnsupportedError
 
@@ -90,3 +91,32 @@ def backward(*args: object, **kwargs: object) -> None:
 
 
 grad = backward
+
+
+def mark_variables(*args: object, **kwargs: object) -> None:
+    """Raises UnsupportedError: gradients are not computed."""
+    raise UnsupportedError(_NO_GRADIENTS)
+
+
+get_symbol = mark_variables
+
+
+class Function:
+    """A function with a gradient of its own; a subclass gives ``forward``, which is all that is called here."""
+
+    saved_tensors: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *args: Any) -> None:
+        """Keep arrays; nothing asks for them here."""
+        self.saved_tensors = args
+
+    def __call__(self, *inputs: Any) -> Any:
+        return self.forward(*inputs)
+
+    def forward(self, *inputs: Any) -> Any:
+        """What it computes."""
+        raise NotImplementedError
+
+    def backward(self, *output_grads: Any) -> Any:
+        """Never called."""
+        raise UnsupportedError(_NO_GRADIENTS)

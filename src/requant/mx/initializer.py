@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,11 @@ class Initializer:
         """
         own = getattr(desc, "attrs", {}).get("__init__")
         if own:
-            create(own)._init_weight(desc, arr)
+            made = create(own)
+            if isinstance(made, Initializer):
+                made._init_weight(desc, arr)
+            else:
+                made(str(desc), arr)
             return
         for endings, value in (
             (("weight",), None),
@@ -183,6 +188,97 @@ class Bilinear(Initializer):
         arr[:] = np.broadcast_to(np.outer(down, across), arr.shape)
 
 
+class LSTMBias(Initializer):
+    """Biases of an LSTM: 0, and ``forget_bias`` for the forget gate, the second of four equal parts."""
+
+    def __init__(self, forget_bias: float = 1.0) -> None:
+        super().__init__(forget_bias=forget_bias)
+        self.forget_bias = forget_bias
+
+    def _fill(self, arr: NDArray) -> None:
+        size = arr.shape[0] // 4
+        made = np.zeros(arr.shape, np.float32)
+        made[size : 2 * size] = self.forget_bias
+        arr[:] = made
+
+
+class Orthogonal(Initializer):
+    """Rows or columns that are orthogonal (Saxe 2013), times ``scale``.
+
+    Args:
+        scale: length of each. rand_type: ``uniform`` or ``normal``, what the matrix is decomposed from.
+    """
+
+    def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
+        super().__init__(scale=scale, rand_type=rand_type)
+        self.scale, self.rand_type = scale, rand_type
+
+    def _fill(self, arr: NDArray) -> None:
+        random, shape = generator(), (arr.shape[0], int(np.prod(arr.shape[1:])))
+        drawn = random.uniform(-1, 1, shape) if self.rand_type == "uniform" else random.normal(0, 1, shape)
+        u, _, v = np.linalg.svd(drawn, full_matrices=False)
+        arr[:] = (self.scale * (u if u.shape == shape else v)).reshape(arr.shape)
+
+
+class Mixed:
+    """Several initializers: the first one whose pattern (a regular expression) matches the name's start fills it.
+
+    Raises:
+        InputError: not as many patterns as initializers.
+    """
+
+    def __init__(self, patterns: Sequence[str], initializers: Sequence[Initializer]) -> None:
+        if len(patterns) != len(initializers):
+            raise InputError("one initializer for each pattern", got=f"{len(patterns)} and {len(initializers)}")
+        self.map = [(re.compile(p), i) for p, i in zip(patterns, initializers)]
+
+    def __call__(self, name: str, arr: NDArray) -> None:
+        """Fill an array.
+
+        Raises:
+            InputError: no pattern matches.
+        """
+        for pattern, initializer in self.map:
+            if pattern.match(name):
+                initializer(str(name), arr)  # without the attributes, which name this object as the one to fill it
+                return
+        raise InputError("no pattern matches", got=str(name), next='end the list with ".*"')
+
+
+class Load:
+    """Values of a file or dict by name (``arg:`` and ``aux:`` are left out); others by ``default_init``."""
+
+    def __init__(
+        self,
+        param: str | Mapping[str, NDArray],
+        default_init: Callable[[str, NDArray], None] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        from requant.mx.ndarray.saving import load
+
+        found = load(param) if isinstance(param, str) else param
+        if not isinstance(found, Mapping):
+            raise InputError("the arrays have no names", got=str(param))
+        self.param = {n[4:] if n.startswith(("arg:", "aux:")) else n: v for n, v in found.items()}
+        self.default_init = default_init
+
+    def __call__(self, name: str, arr: NDArray) -> None:
+        """Fill an array.
+
+        Raises:
+            InputError: there is no value of that name, and no other way. ShapeError: it has another shape.
+        """
+        found = self.param.get(name)
+        if found is not None:
+            if found.shape != arr.shape:
+                raise ShapeError("a loaded value has another shape", where=str(name), got=found.shape)
+            arr[:] = found
+        elif self.default_init is not None:
+            self.default_init(name, arr)
+        else:
+            raise InputError("no value of that name was loaded", got=str(name), next=nearest(name, self.param))
+
+
 _NAMES: dict[str, type[Initializer]] = {
     "zero": Zero,
     "zeros": Zero,
@@ -194,6 +290,8 @@ _NAMES: dict[str, type[Initializer]] = {
     "xavier": Xavier,
     "msraprelu": MSRAPrelu,
     "bilinear": Bilinear,
+    "lstmbias": LSTMBias,
+    "orthogonal": Orthogonal,
 }
 
 
@@ -203,13 +301,13 @@ def register(klass: type[Initializer]) -> type[Initializer]:
     return klass
 
 
-def create(name: str | Initializer, **kwargs: Any) -> Initializer:
-    """An initializer from its name, or from the text of ``dumps``.
+def create(name: str | Initializer | Mixed | Load, **kwargs: Any) -> Initializer | Mixed | Load:
+    """An initializer from its name, or from the text of ``dumps``; one that is made already is given back.
 
     Raises:
         InputError: there is none of that name.
     """
-    if isinstance(name, Initializer):
+    if not isinstance(name, str):
         return name
     if name.startswith("["):
         try:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from requant.errors import UnsupportedError
+
 
 class LRScheduler:
     """A learning rate by number of updates; subclasses write ``__call__``."""
@@ -20,3 +24,22 @@ class LRScheduler:
     def __call__(self, num_update: int) -> float:
         """The learning rate after so many updates."""
         raise NotImplementedError
+
+
+class FactorScheduler(LRScheduler):
+    """Raises UnsupportedError when it is made, as all schedules of MXNet here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise UnsupportedError("requant runs and quantizes trained models; it has no learning rates to schedule")
+
+
+class MultiFactorScheduler(FactorScheduler):
+    """A name alone."""
+
+
+class PolyScheduler(FactorScheduler):
+    """A name alone."""
+
+
+class CosineScheduler(FactorScheduler):
+    """A name alone."""

@@ -32,9 +32,20 @@ def create(name: str, **kwargs: Any) -> Optimizer:
     raise UnsupportedError("requant runs and quantizes trained models; it has no optimizers", got=name)
 
 
-class SGD(Optimizer):
-    """A name alone, as all optimizers here."""
+class Updater(Optimizer):
+    """What applies an optimizer to parameters: a name alone."""
 
 
-class Adam(Optimizer):
-    """A name alone, as all optimizers here."""
+def get_updater(optimizer: Any) -> Updater:
+    """Raises UnsupportedError: requant does not train."""
+    return Updater(optimizer)
+
+
+def _named(name: str) -> type[Optimizer]:
+    return Optimizer.register(type(name, (Optimizer,), {"__doc__": "A name alone.", "__module__": __name__}))
+
+
+AdaDelta, AdaGrad, Adam, Adamax = map(_named, ("AdaDelta", "AdaGrad", "Adam", "Adamax"))
+DCASGD, FTML, Ftrl, LAMB, LARS = map(_named, ("DCASGD", "FTML", "Ftrl", "LAMB", "LARS"))
+LBSGD, NAG, Nadam, RMSProp, SGD = map(_named, ("LBSGD", "NAG", "Nadam", "RMSProp", "SGD"))
+SGLD, Signum = map(_named, ("SGLD", "Signum"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from requant.errors import UnsupportedError
 from requant.mx.context import num_gpus
 
@@ -28,6 +30,37 @@ def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
 
 def reset_np() -> None:
     """Does nothing: numpy mode is always off."""
+
+
+def use_np(func: object) -> object:
+    """Raises UnsupportedError: there is no numpy mode."""
+    raise UnsupportedError("MXNet's numpy mode is not supported", next="use mx.nd arrays, and drop use_np")
+
+
+use_np_array = use_np_shape = use_np
+
+
+def set_np_shape(active: bool) -> bool:
+    """False, as before.
+
+    Raises:
+        UnsupportedError: asked to turn it on.
+    """
+    set_np(shape=bool(active), array=False)
+    return False
+
+
+def np_shape(active: bool = True) -> AbstractContextManager[None]:
+    """A block without numpy's shapes, which is every block.
+
+    Raises:
+        UnsupportedError: asked to turn them on.
+    """
+    set_np_shape(active)
+    return nullcontext()
+
+
+np_array = np_shape
 
 
 def get_gpu_count() -> int:

@@ -82,6 +82,10 @@ class SymbolBlock(HybridBlock):
             if self._params.find(node.name) is None:
                 self._params.get(node.name, shape=shape, dtype=types[node.name], allow_deferred_init=True, **more)
 
+    def reset_ctx(self, ctx: Context | Sequence[Context]) -> None:
+        """Give all parameters these contexts."""
+        self.collect_params().reset_ctx(ctx)
+
     @staticmethod
     def _free(names: list[str]) -> list[str]:
         kinds = ("_weight", "_bias", "_gamma", "_beta", "_mean", "_var")
