@@ -277,6 +277,31 @@ def test_graph(name: str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.parametrize("calib", [(-5.0, 6.0), (-0.01, 0.02), (0.0, 90.0)])
+def test_products_of_all_pairs(calib: tuple[float, float]) -> None:
+    """Every pair of integers: truncated as the exact arithmetic does, in a graph of fast operators."""
+    a, b = quantized(variable("a"), -2.0, 2.0), quantized(variable("b"), -3.0, 3.0)
+    product = contrib(
+        "quantized_elemwise_mul", a[0], b[0], a[1], a[2], b[1], b[2], min_calib_range=calib[0], max_calib_range=calib[1]
+    )
+    symbol = contrib("dequantize", *product)
+    grid = np.arange(-128, 128, dtype=F)
+    x = np.broadcast_to(grid[:, None] * F(2 / 127.5), (256, 256)).astype(F)
+    y = np.broadcast_to(grid[None] * F(3 / 127.5), (256, 256)).astype(F)
+    feeds = {"a": x, "b": y}
+
+    def run(engine: str, exact: bool) -> np.ndarray:
+        model = to_onnx(symbol, {}, {"a": x.shape, "b": y.shape}, exact=exact).model
+        assert exact or "Sign" not in {n.op_type for n in model.graph}
+        return engines.get(engine).load(model, EngineOptions(threads=1)).run(feeds)[0]
+
+    wanted = run("onnxruntime", exact=True)
+    step = max(map(abs, calib)) / 127.5
+    for engine in ("openvino", "onnxruntime"):
+        apart = np.abs(run(engine, exact=False) - wanted) / step
+        assert apart.max() <= 1.001 and (apart > 0.5).mean() < 0.002, engine
+
+
 def test_accumulators_as_an_output() -> None:
     """int32 sums that leave the graph are the exact ones, whatever else reads them."""
     x = variable("data")

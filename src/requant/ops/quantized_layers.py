@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from requant.ops.pooling import PoolingAttrs, pooling
 from requant.ops.quantized_linear import OUTPUTS
 from requant.ops.ranges import INT8, INT32_LEVELS, UINT8, Range, Triple
 from requant.ops.registry import Shape, find, op
+from requant.qmath import SMALLEST_SCALE
 
 _DATA = ("data", "min_data", "max_data")
 #: Steps to take off a magnitude so that rounding it truncates what it was; a little below a half, for whole numbers.
@@ -197,8 +199,11 @@ def quantized_elemwise_mul(
         if calib is None or a.enable_float_output:
             return value
         low, high = ranges.constant_range(g, calib)
-        half = g("Mul", ranges.step(g, INT8, low, high), np.float32(_TRUNCATES))
-        value = g("Sub", value, g("Mul", g("Sign", value), half))
+        # Half a step towards zero, as a slope so steep that no product lies on it but zero: engines have no fast Sign.
+        half = _TRUNCATES * ranges.constant_step(g, INT8, low, high)
+        least = math.prod(ranges.constant_step(g, kind, *pair) for kind, pair in zip(kinds, (left, right)))
+        slope = min(1.001 * half / max(least, SMALLEST_SCALE), float(np.finfo(np.float32).max))
+        value = g("Sub", value, g("Clip", g("Mul", value, np.float32(slope)), -half, half))
         return ranges.integers(g, value, INT8, low, high), low, high
     product = g("Mul", g.cast(lhs, np.int32), g.cast(rhs, np.int32))
     scales = [ranges.multiplier(g, kind, *pair) for kind, pair in zip(kinds, (left, right))]

@@ -98,6 +98,13 @@ def step(g: Emit, dtype: np.dtype, low: Value, high: Value, levels: Levels = "R8
         return g("Div", largest(g, low, high), g.const(mxnet_levels(dtype, levels)))
 
 
+def constant_step(g: Emit, dtype: np.dtype, low: Value, high: Value) -> float:
+    """The same of a range that is ``known``."""
+    found = number(g, step(g, dtype, low, high))
+    assert found is not None
+    return found
+
+
 def saturated(g: Emit, x: Value, dtype: np.dtype) -> Value:
     """``x`` rounded half to even and clipped to an 8-bit type. In exact mode NaN is 127 or 0, as in MXNet."""
     if not g.exact:
