@@ -62,3 +62,23 @@ def test_a_network_that_is_one_convolution_is_still_quantized() -> None:
     b.conv("only", "x", 3, 8)
     scheme = dataclasses.replace(OPENVINO, float_stem=1.0)
     assert plan(b.model({"x": ("N", 3, 8, 8)}, {"only": ("N", 8, 8, 8)}), "best", scheme).count("int8") == 1
+
+
+@pytest.mark.parametrize("activation", ["", "Relu"])
+def test_an_addition_reads_the_output_of_a_float_stem_as_it_is(activation: str) -> None:
+    b = Build()
+    stream = b.conv("stem", "x", 3, 64)
+    if activation:
+        stream = b.op(activation, "activation", stream)
+    b.conv("c0", stream, 64, 64)
+    b.conv("c1", "c0", 64, 64)
+    b.op("Add", "sum", stream, "c1")
+    b.conv("c3", b.conv("c2", "sum", 64, 64), 64, 64)
+    model = b.model({"x": ("N", 3, 8, 8)}, {"c3": ("N", 64, 8, 8)})
+    made = plan(model, "best", OPENVINO)
+    assert made.decision("sum").chosen == "int8"
+    assert made.decision("sum").inputs == (1,)
+    (tensor,) = [t for t in made.tensors if t.name == stream]
+    assert tensor.readers == ("c0",)
+    whole = plan(model, "best", dataclasses.replace(OPENVINO, float_stem=0.0))
+    assert whole.decision("sum").inputs == (0, 1), "an int8 stem costs nothing to read"

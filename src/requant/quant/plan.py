@@ -398,12 +398,24 @@ class _Planner:
 
     def _quantized_inputs(self, node: ir.Node) -> tuple[int, ...]:
         data = self.roles[node].data
-        if node.op_type != "Add" or self.scheme.add_inputs == "both":
+        if node.op_type != "Add":
+            return data
+        # What a stem left in float hands on is the finest there is, and the whole stream of sums depends on it.
+        data = tuple(i for i in data if not self._from_stem(node.inputs[i]))
+        if self.scheme.add_inputs == "both":
             return data
         if self.scheme.add_inputs == "none":
             return ()
         free = [i for i in data if self._accumulator(node.inputs[i])]
         return tuple(i for i in data if i != free[0]) if free else data
+
+    def _from_stem(self, value: ir.Value | None) -> bool:
+        """The tensor is what a convolution of an image made in float, or the activation behind it."""
+        source = None if value is None else value.producer()
+        while source is not None and self.roles[source].kind == "fused" and source not in self.stems:
+            first = source.inputs[0]
+            source = None if first is None else first.producer()
+        return source is not None and source in self.stems
 
     def _accumulator(self, value: ir.Value | None) -> bool:
         """The tensor is what a compute node has just accumulated, and nobody else reads it."""
