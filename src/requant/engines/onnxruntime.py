@@ -34,6 +34,7 @@ from requant.engines.base import (
     numpy_dtype,
     output_shape,
 )
+from requant.engines.onnxruntime_reading import conform, unwanted
 from requant.engines.wire import join, skeleton
 from requant.errors import EngineError
 from requant.scheme import ONNXRUNTIME, Scheme
@@ -119,6 +120,7 @@ def open_session(
         EngineError: the graph is refused, or a provider does not load.
     """
     inputs, sizes = bind(model, shapes, engine)
+    model = conform(model, str(_library().__version__))
     proto, weights = skeleton(model)
     _fix_inputs(proto.graph, inputs)
     order = _separate_outputs(proto.graph)
@@ -263,6 +265,8 @@ def _create(data: bytes, settings: Any, cache_dir: str | None, providers: Provid
     library = _library()
     # Without enable_fallback=0 a provider that does not load would be replaced, with a line on stdout.
     chosen: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
+    if left_out := unwanted(str(library.__version__)):
+        chosen["disabled_optimizers"] = left_out
     if cache_dir is None:
         return library.InferenceSession(data, settings, **chosen)
     # The optimized graph depends on the CPU (its layouts) and on the library's version.

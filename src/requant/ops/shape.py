@@ -174,8 +174,8 @@ def _block(g: Emit, a: BlockAttrs, data: Value) -> int:
 
 
 def _plain(g: Emit, data: Value) -> bool:
-    """Whether ONNX Runtime lacks DepthToSpace and SpaceToDepth for this dtype, so that they are spelled out."""
-    return g.dtype(data) in (np.dtype(np.int32), np.dtype(np.int64))
+    """Whether some ONNX Runtime lacks DepthToSpace or SpaceToDepth for this dtype, so that they are spelled out."""
+    return g.dtype(data).kind != "f"
 
 
 @op("depth_to_space")
