@@ -151,16 +151,22 @@ def raw(name: str, path: str, threads: int | None, hint: str) -> tuple[Call, Cal
     return run, (lambda count: list(pool.map(run, range(count)))), image
 
 
-def compare(ours: Call, theirs: Call, repeats: int) -> tuple[float, float, float]:
-    """Median seconds of both, and the median of the ratios of neighbours in time."""
-    mine, raws = [], []
+def turns(ours: Call, theirs: Call, repeats: int) -> tuple[list[float], list[float]]:
+    """Seconds of both, who take turns."""
+    mine: list[float] = []
+    raws: list[float] = []
     for i in range(repeats + 3):
         pair = [(ours, mine), (theirs, raws)]
         for call, times in pair if i % 2 else reversed(pair):
             start = time.perf_counter()
             call()
             times.append(time.perf_counter() - start)
-    mine, raws = mine[3:], raws[3:]  # what comes first warms up
+    return mine[3:], raws[3:]  # what comes first warms up
+
+
+def compare(ours: Call, theirs: Call, repeats: int) -> tuple[float, float, float]:
+    """Median seconds of both, and the median of the ratios of neighbours in time."""
+    mine, raws = turns(ours, theirs, repeats)
     ratio = statistics.median(a / b for a, b in zip(mine, raws))
     return statistics.median(mine), statistics.median(raws), ratio
 

@@ -1,11 +1,17 @@
 """Networks of GluonCV quantized as MXNet's users do it: int8 beside float by turns, and how much noise int8 adds.
 
     pip install requant gluoncv==0.10.5.post0
-    python benchmarks/quantized_zoo.py [name ...] [--rounds 15] [--results FILE] [--write docs/quantized-zoo.md]
+    python benchmarks/quantized_zoo.py [name ...] [--store DIR] [--write docs/quantized-zoo.md]
+    python benchmarks/quantized_zoo.py --store DIR --times --stat median --write docs/quantized-zoo.md
+
+The first form measures networks, or those without a result, and keeps the int8 ones in ``--store``; the second one
+takes all times again, on a quiet machine, without calibrating anything. Results are kept in
+``benchmarks/quantized-zoo.json``.
 
 Each network is built by GluonCV's ``get_model`` with seeded weights, hybridized, and quantized by ``quantize_net_v2``:
 mode smart, calibrated by naive and by entropy on seeded pictures. The three then answer a picture by turns at batch 1,
-each called in the Gluon way; the least times are kept, which neighbours on the machine disturb least. Signal to noise
+each called in the Gluon way; the least times are kept, which neighbours on the machine disturb least, or the medians.
+Signal to noise
 is measured on another picture: at the outputs, or, of detectors, whose outputs are sorted boxes, at the layers that
 predict classes and boxes.
 """
@@ -14,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import time
 import warnings
@@ -55,6 +62,7 @@ NETWORKS: dict[str, tuple[int, ...]] = {
     "i3d_resnet50_v1_kinetics400": (3, 32, 224, 224),
     "slowfast_4x16_resnet50_kinetics400": (3, 36, 224, 224),
 }
+MODES = ("naive", "entropy")
 #: What stays float in detectors: the layers that predict classes and boxes, as GluonCV's users exclude them.
 HEADS = {"ssd": ["convpredictor"], "yolo3": ["yolooutput"], "center_net": ["centernet"], "faster_rcnn": ["rpn"]}
 
@@ -74,7 +82,7 @@ def build(name: str) -> Any:
     net.initialize(mx.init.Zero(), force_reinit=True)
     net.hybridize()
     net(pictures(name, 1, seed=0)[0])  # parameters learn their shapes
-    gluoncv_compare.fill(net)
+    gluoncv_compare.fill(net, name)
     return net
 
 
@@ -170,11 +178,9 @@ def noise(net: Any, int8: Any, x: np.ndarray, heads: list[str]) -> dict[str, flo
     return {n: round(sqnr(wanted[n], got[n]), 1) for n in wanted if wanted[n].dtype.kind == "f"}
 
 
-def by_turns(calls: dict[str, Callable[[], Any]], rounds: int, settle: float) -> dict[str, float]:
-    """Least milliseconds of each call, all by turns, with a pause before each turn until others' threads sleep.
-
-    The least, because neighbours on the machine only ever add.
-    """
+def by_turns(calls: dict[str, Callable[[], Any]], rounds: int, settle: float, stat: str) -> dict[str, float]:
+    """Least or median milliseconds of each call, all by turns, with a pause before each turn until others' threads
+    sleep. On a busy machine the least is nearer the truth, because neighbours only ever add."""
     times: dict[str, list[float]] = {n: [] for n in calls}
     for turn in range(rounds):
         order = list(calls)[turn % len(calls) :] + list(calls)[: turn % len(calls)]
@@ -184,7 +190,8 @@ def by_turns(calls: dict[str, Callable[[], Any]], rounds: int, settle: float) ->
             start = time.perf_counter()
             calls[name]()
             times[name].append(time.perf_counter() - start)
-    return {n: round(1e3 * min(t), 2) for n, t in times.items()}
+    of = {"least": min, "median": statistics.median}[stat]
+    return {n: round(1e3 * of(t), 2) for n, t in times.items()}
 
 
 def flat(value: Any) -> list[Any]:
@@ -192,21 +199,47 @@ def flat(value: Any) -> list[Any]:
     return [a for v in value for a in flat(v)] if isinstance(value, (list, tuple)) else [value]
 
 
-def measure(name: str, rounds: int, settle: float, count: int) -> dict[str, Any]:
+def called(net: Any, x: mx.nd.NDArray) -> Callable[[], Any]:
+    """A call of a network in the Gluon way, until its outputs are numpy's."""
+    return lambda: [o.asnumpy() for o in flat(net(x))]
+
+
+def measure(name: str, asked: argparse.Namespace) -> dict[str, Any]:
     """Everything about one network."""
     net = build(name)
     x = pictures(name, 1, seed=2)[0]
     start = time.perf_counter()
-    nets = {"float": net, **{mode: quantize(name, net, mode, count) for mode in ("naive", "entropy")}}
+    nets = {"float": net, **{mode: quantize(name, net, mode, asked.calib) for mode in MODES}}
     seconds = time.perf_counter() - start
-    calls = {n: (lambda f=f: [o.asnumpy() for o in flat(f(x))]) for n, f in nets.items()}  # type: ignore[misc]
-    for call in calls.values():
-        call()
+    for each in nets.values():
+        called(each, x)()
     result: dict[str, Any] = {"input": list(x.shape), "quantize_s": round(seconds, 1)}
-    for mode in ("naive", "entropy"):
+    for mode in MODES:
         result[f"sqnr_{mode}"] = noise(net, nets[mode], x.asnumpy(), heads_of(name))
-    result["ms"], result["how"] = by_turns(calls, rounds, settle), f"least of {rounds}"
-    return result
+        if asked.store:
+            asked.store.mkdir(parents=True, exist_ok=True)
+            nets[mode].export(str(asked.store / f"{name}-{mode}"))
+    return {**result, **timed(nets, x, asked)}
+
+
+def timed(nets: dict[str, Any], x: mx.nd.NDArray, asked: argparse.Namespace) -> dict[str, Any]:
+    """Times of networks that have run."""
+    calls = {n: called(f, x) for n, f in nets.items()}
+    times = by_turns(calls, asked.rounds, asked.settle, asked.stat)
+    return {"ms": times, "how": f"{asked.stat} of {asked.rounds}"}
+
+
+def time_again(name: str, asked: argparse.Namespace) -> dict[str, Any]:
+    """Times of a network whose int8 versions are in the store."""
+    x = pictures(name, 1, seed=2)[0]
+    nets = {"float": build(name)}
+    for mode in MODES:
+        path = str(asked.store / f"{name}-{mode}")
+        nets[mode] = mx.gluon.SymbolBlock.imports(f"{path}-symbol.json", ["data"], f"{path}-0000.params")
+        nets[mode].hybridize()
+    for net in nets.values():
+        called(net, x)()
+    return timed(nets, x, asked)
 
 
 HEAD = """# GluonCV networks in int8
@@ -244,27 +277,33 @@ def document(results: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", help="networks; all by default")
+    parser.add_argument("names", nargs="*", help="networks; by default those without a result, or all to be timed")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--stat", choices=("least", "median"), default="least", help="median: on a quiet machine")
     parser.add_argument("--settle", type=float, default=0.25, help="seconds of pause before each turn")
     parser.add_argument("--calib", type=int, default=4, help="pictures to calibrate on")
-    parser.add_argument("--results", type=Path, default=Path("quantized-zoo.json"), help="JSON file that keeps results")
+    parser.add_argument("--store", type=Path, help="folder that keeps the int8 networks")
+    parser.add_argument("--times", action="store_true", help="take the times of networks in the store again")
+    parser.add_argument("--results", type=Path, default=Path(__file__).with_name("quantized-zoo.json"))
     parser.add_argument("--write", type=Path, help="write the table of all kept results there")
-    args = parser.parse_args()
+    asked = parser.parse_args()
+    if asked.times and not asked.store:
+        parser.error("--times needs --store")
     warnings.simplefilter("ignore")
-    known = json.loads(args.results.read_text()) if args.results.exists() else {}
+    known = json.loads(asked.results.read_text()) if asked.results.exists() else {}
     failed: list[str] = []
-    for name in args.names if args.names or args.write else NETWORKS:
+    for name in asked.names or [n for n in NETWORKS if (n in known) == asked.times]:
         try:
-            known[name] = measure(name, args.rounds, args.settle, args.calib)
-        except RequantError as fault:
+            known[name] = {**known.get(name, {}), **(time_again if asked.times else measure)(name, asked)}
+        except (RequantError, FileNotFoundError) as fault:
             failed.append(name)
             print(name, "FAILS:", fault, flush=True)
             continue
         print(name, json.dumps(known[name]), flush=True)
-        args.results.write_text(json.dumps(known, indent=1))
-    if args.write:
-        args.write.write_text(document(known))
+        lines = [f'"{n}": {json.dumps(known[n])}' for n in NETWORKS if n in known]
+        asked.results.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    if asked.write:
+        asked.write.write_text(document(known))
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 

@@ -57,13 +57,13 @@ def build(name: str) -> Any:
         return gluoncv_networks.build(name, get_model)
 
 
-def fill(net: Any) -> None:
-    """Give all parameters their seeded values."""
+def fill(net: Any, name: str) -> None:
+    """Give all parameters of the network of this name their seeded values."""
     params = net.collect_params()
     short = gluoncv_networks.short_names(net, params.keys())
     for n, p in params.items():
         if p.shape is not None and all(d > 0 for d in p.shape) and not isinstance(p, mx.gluon.Constant):
-            p.set_data(mx.nd.array(gluoncv_networks.value(short[n], p.shape, p.dtype), dtype=p.dtype))
+            p.set_data(mx.nd.array(gluoncv_networks.value(name, short[n], p.shape, p.dtype), dtype=p.dtype))
 
 
 def names_digest(net: Any) -> list[Any]:
@@ -156,7 +156,7 @@ def run(name: str, modes: tuple[str, ...] = ("eager", "hybrid")) -> Result:
                     continue
                 if mode == modes[0]:
                     net(*data)
-                    fill(net)
+                    fill(net, name)
                     if names_digest(net) != facts["params"]:
                         raise AssertionError("names of parameters differ")
                 started = time.perf_counter()

@@ -115,17 +115,37 @@ def short_names(net, names):
     return {n: (n[len(net.prefix) :] if net.prefix and n.startswith(net.prefix) else n) for n in names}
 
 
-def value(short, shape, dtype):
-    """A seeded value of a parameter, in its dtype."""
+def gamma_gain(name):
+    """What the scales of normalizations are multiplied by in this network, so that its activations stay sane.
+
+    * MobileNet v1 is a chain of 27 layers without a way around them: with scales below 1 nothing of the picture is left
+      at its end, and what an SSD says depends on biases alone, with thousands of ties among its scores.
+    * A residual attention network multiplies what flows through it by 1 to 2 in each of up to 18 modules, on top of
+      what hundreds of residual blocks add: with scales of 0.6 its values reach 1e5, its masks are sigmoids of
+      thousands, that is steps, and rounding decides about them (MXNet in float32 is then 1e-2 off itself in float64).
+    """
+    if "residualattention" in name:
+        return 0.5
+    if "mobilenet1" in name or "mobilenet0" in name:
+        return 1.5
+    return 1.0
+
+
+def value(name, short, shape, dtype):
+    """A seeded value of a parameter of a network, in its dtype."""
     made = seeded.parameter(short, shape)
+    if short.endswith("gamma"):
+        made = made * np.float32(gamma_gain(name))
     if np.dtype(dtype).kind in "iu":
         return np.clip(np.round(made * 40 / max(1e-6, np.abs(made).max())), -127, 127).astype(dtype)
     return made.astype(dtype)
 
 
 def inputs(name, shapes_):
-    """Seeded inputs."""
-    return [seeded.image(f"gluoncv {name} {i}", s) for i, s in enumerate(shapes_)]
+    """Seeded inputs. SSD on VGG multiplies its input by 57 on average, which its seeded weights do not expect: it gets
+    smaller ones, or else its boxes are exponentials of hundreds."""
+    size = np.float32(1 / 57 if name.startswith("ssd") and "vgg" in name else 1)
+    return [seeded.image(f"gluoncv {name} {i}", s) * size for i, s in enumerate(shapes_)]
 
 
 def flat(outputs):

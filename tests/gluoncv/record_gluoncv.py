@@ -63,7 +63,7 @@ def record(name):
             short = gluoncv_networks.short_names(net, params.keys())
             for n, p in params.items():
                 if p.shape is not None and all(d > 0 for d in p.shape) and not isinstance(p, mx.gluon.Constant):
-                    p.set_data(mx.nd.array(gluoncv_networks.value(short[n], p.shape, p.dtype), dtype=p.dtype))
+                    p.set_data(mx.nd.array(gluoncv_networks.value(name, short[n], p.shape, p.dtype), dtype=p.dtype))
             outs = [o.asnumpy() for o in gluoncv_networks.flat(net(*data))]
         except Exception as error:
             fault = "%s: %s" % (type(error).__name__, str(error).strip().split("\n")[-1][:200])
