@@ -6,6 +6,7 @@ import importlib
 import logging
 import pkgutil
 import sys
+from typing import Any
 
 import click
 
@@ -16,6 +17,8 @@ from requant.errors import RequantError
 _NOT_COMMANDS = {"arguments", "show"}
 #: A goal (accuracy, speed) was missed; the best result found was written.
 EXIT_GOAL_MISSED = 3
+#: 128 and the number of the signal, as shells count.
+EXIT_INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -31,6 +34,13 @@ class _Commands(click.Group):
         modules = {m.name.rstrip("_"): m.name for m in pkgutil.iter_modules(__path__)}
         found: click.Command = importlib.import_module(f"{__name__}.{modules[name]}").command
         return found
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nrequant: interrupted; unfinished files were not kept", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -289,3 +290,21 @@ def existing(path: str) -> Path:
     if not found.exists():
         raise InputError("no such file", where=path)
     return found
+
+
+def check_target(output: str) -> None:
+    """Raise InputError if no model can be written under that name, or not one of the kind that it says."""
+    path = Path(output)
+    if not output.strip() or path.is_dir() or output.endswith(("/", os.sep)):
+        raise InputError(
+            "the output is a folder, not a file", where=repr(output), expected="net.onnx, or a prefix for MXNet files"
+        )
+    if not path.absolute().parent.is_dir():
+        raise InputError("the folder to write to does not exist", where=output, next=f"mkdir -p {path.parent}")
+    # A prefix may have a dot in it, as in mobilenet1.0; letters behind the last one mean a kind of file.
+    if path.suffix != ".onnx" and path.suffix[1:].isalpha():
+        raise InputError(
+            "the output is named like a file of another kind",
+            where=output,
+            expected="a name that ends in .onnx, or a prefix: net gives net-symbol.json and net-0000.params",
+        )

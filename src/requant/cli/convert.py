@@ -12,9 +12,9 @@ import numpy as np
 
 from requant import spec
 from requant.cli import show
-from requant.cli.arguments import any_shapes, json_option, model_options, open_model
+from requant.cli.arguments import any_shapes, check_target, json_option, model_options, open_model
 from requant.engines import get, names
-from requant.errors import InputError, RequantError
+from requant.errors import RequantError
 from requant.facts import random_feeds
 from requant.formats.onnx_file import read
 from requant.pipeline import Model
@@ -44,7 +44,7 @@ def command(model: str, params: str | None, epoch: int | None, shapes: Any, outp
       requant convert resnet50 -o resnet50.onnx
       requant convert net-symbol.json --params iter_5000.params --shape data=1,3,300,300 -o net.onnx
     """
-    _check_target(output)
+    check_target(output)
     loaded = open_model(model, params, epoch, shapes)
     if not output.endswith(".onnx"):
         files = loaded.save(output)
@@ -68,23 +68,6 @@ def command(model: str, params: str | None, epoch: int | None, shapes: Any, outp
     out.print("ONNX checker: clean")
     rows = [(r["engine"], r["batch"], f"{r['difference']:.1e}") for r in report]
     show.table("Verified against the source on random input", ["engine", "batch", "greatest relative difference"], rows)
-
-
-def _check_target(output: str) -> None:
-    """Raise InputError if nothing can be written under that name."""
-    path = Path(output)
-    if not output.strip() or path.is_dir() or output.endswith(("/", os.sep)):
-        raise InputError(
-            "the output is a folder, not a file", where=repr(output), expected="net.onnx, or a prefix for MXNet files"
-        )
-    if not path.absolute().parent.is_dir():
-        raise InputError("the folder to write to does not exist", where=output, next=f"mkdir -p {path.parent}")
-    if path.suffix in (".json", ".params", ".gz", ".npz", ".pb"):
-        raise InputError(
-            "the output is named like a file of another kind",
-            where=output,
-            expected="a name that ends in .onnx, or a prefix: net gives net-symbol.json and net-0000.params",
-        )
 
 
 def verify(source: Model, written: Model) -> list[dict[str, Any]]:

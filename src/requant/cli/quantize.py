@@ -10,6 +10,7 @@ import click
 
 from requant.cli import EXIT_GOAL_MISSED, show
 from requant.cli.arguments import (
+    check_target,
     engine_option,
     image_options,
     image_options_given,
@@ -136,6 +137,7 @@ def command(
       requant quantize net --data calib.npz --mode measured --budget 120 --min-sqnr 20 -o net-fast.onnx
       requant quantize net --data calib.npz -o net-int8    (net-int8-symbol.json and net-int8-0000.params, for MXNet)
     """
+    check_target(output)
     loaded = open_model(model, params, epoch, shapes)
     if not output.endswith(".onnx") and loaded.symbol is None:
         raise InputError(
@@ -196,7 +198,6 @@ def command(
             show.console().print(f"Wrote {written}; it was not verified: there was no data to verify it on")
     if report is not None and not report.met:
         missed = "; ".join(f"{name}: {text}" for name, text in report.goals.items() if "MISSED" in text)
-        log.error("a goal was missed: %s", missed)
         click.echo(f"requant: a goal was missed ({missed}); the best model seen was written to {written}", err=True)
         sys.exit(EXIT_GOAL_MISSED)
 

@@ -21,6 +21,7 @@ from requant.cli.arguments import (
     preprocessing,
 )
 from requant.errors import FormatError, InputError
+from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
 from requant.pipeline import Model
 
@@ -129,7 +130,9 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
         name, path = _named(text, names)
         file = existing(path)
         if file.suffix == ".npz":
-            found.update({n: [a] for n, a in _npz(file).items()})
+            arrays = read_npz(file)
+            taken = {n: a for n, a in arrays.items() if n in names} or for_inputs(arrays, names, file)
+            found.update({n: [a] for n, a in taken.items()})
             continue
         if not name:
             if len(names) != 1:
@@ -141,12 +144,21 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
                 note = prepare.describe() + (", as remembered in the file" if kept else "")
             found.setdefault(name, []).append(prepare.array(read_image(file, prepare.color)))
         else:
-            found.setdefault(name, []).append(_npy(file))
+            found.setdefault(name, []).append(read_npy(file))
     sizes = {n: {a.shape[1:] for a in arrays} for n, arrays in found.items()}
     for name, shapes in sizes.items():
         if len(shapes) > 1:
             raise InputError(
                 "the images differ in size", where=name, got=sorted(shapes), next="give --size, such as --size 224"
+            )
+    for name, given in found.items():
+        if any(a.size == 0 for a in given):
+            raise InputError(
+                "the array is empty",
+                where=f"input {name!r}",
+                got=f"shape {next(a.shape for a in given if a.size == 0)}",
+                expected="at least one sample in the first dimension",
+                next="look at how the file was written",
             )
     return {n: a[0] if len(a) == 1 else np.concatenate(a) for n, a in found.items()}, note
 
@@ -161,21 +173,6 @@ def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
         return "", text
     name, _, path = text.partition("=")
     return name, path
-
-
-def _npy(file: Path) -> np.ndarray:
-    try:
-        return np.asarray(np.load(file, allow_pickle=False))
-    except (ValueError, EOFError, OSError) as fault:
-        raise FormatError("not an array file", where=file, got=str(fault), expected="an image, .npy or .npz") from fault
-
-
-def _npz(file: Path) -> dict[str, np.ndarray]:
-    try:
-        with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            return {n: archive[n] for n in archive.files}
-    except Exception as fault:  # zipfile, zlib and numpy each raise their own
-        raise FormatError("not an .npz file", where=file, got=str(fault)) from fault
 
 
 def best(array: np.ndarray, top: int, names: list[str] | None) -> list[list[tuple[Any, float]]] | None:

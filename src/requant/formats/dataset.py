@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import CalibrationError, FormatError, InputError, nearest
+from requant.errors import CalibrationError, InputError, nearest
+from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
 from requant.formats.recordio import MXIndexedRecordIO, MXRecordIO, unpack
 
@@ -201,7 +202,7 @@ def open_files(text: str, names: Sequence[str], prepare: Preprocess) -> Dataset:
         names: the model's inputs, in order; images and ``.npy`` go to the first.
         prepare: preprocessing of images.
     Raises:
-        CalibrationError: nothing there. FormatError: it cannot be read.
+        CalibrationError: nothing there. InputError: no array for an input. FormatError: it cannot be read.
     """
     path = Path(text)
     if path.is_dir():
@@ -216,7 +217,7 @@ def open_files(text: str, names: Sequence[str], prepare: Preprocess) -> Dataset:
             "the folder holds no images and no .npy files", where=text, got=found or "an empty folder", next=_KINDS
         )
     if path.suffix == ".npz" and path.exists():
-        return _from_npz(path, names)
+        return Arrays(for_inputs(read_npz(path), names, path), str(path))
     if path.suffix == ".rec" and path.exists():
         return Records(names[0], path, prepare)
     files = [Path(p) for p in sorted(glob.glob(text, recursive=True))]
@@ -232,36 +233,10 @@ def open_files(text: str, names: Sequence[str], prepare: Preprocess) -> Dataset:
 _KINDS = "give a folder of images, an .npz with one array per input, a .rec, or a pattern such as 'batches/*.npy'"
 
 
-def _from_npz(path: Path, names: Sequence[str]) -> Dataset:
-    try:
-        # Opened here: numpy leaves a file open whose archive is broken.
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {n: file[n] for n in file.files}
-    except Exception as fault:  # zipfile, zlib and numpy each raise their own
-        raise FormatError("not an .npz file", where=path, got=str(fault)) from fault
-    if set(names) <= set(arrays):
-        return Arrays({n: arrays[n] for n in names}, str(path))
-    if len(names) == 1 and len(arrays) == 1:
-        return Arrays({names[0]: next(iter(arrays.values()))}, str(path))
-    if len(names) == 1 and "x" in arrays:
-        return Arrays({names[0]: arrays["x"]}, str(path))
-    missing = next(n for n in names if n not in arrays)
-    raise CalibrationError(
-        f"no array for input {missing!r}",
-        where=path,
-        got=sorted(arrays),
-        expected=list(names),
-        next=nearest(missing, arrays),
-    )
-
-
 def _from_npy(files: Sequence[Path], names: Sequence[str], what: str) -> Dataset:
     if len(names) != 1:
         raise CalibrationError("the model has several inputs", where=what, got=list(names), next="put them in one .npz")
-    try:
-        arrays = [np.load(f, mmap_mode="r", allow_pickle=False) for f in files]
-    except (ValueError, EOFError, OSError) as fault:
-        raise FormatError("not a .npy file", where=what, got=str(fault)) from fault
+    arrays = [read_npy(f, mapped=True) for f in files]
     if len(arrays) == 1:
         return Arrays({names[0]: arrays[0]}, what)
     return Stored([{names[0]: a} for a in arrays], what)
