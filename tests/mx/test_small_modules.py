@@ -118,3 +118,30 @@ def test_a_symbol_block_moves() -> None:
     net(mx.nd.ones((1, 3)))
     net.reset_ctx(mx.gpu(0))
     assert {p.list_ctx()[0] for p in net.collect_params().values()} == {mx.gpu(0)}
+
+
+def test_monitor(caplog: pytest.LogCaptureFixture) -> None:
+    x = mx.sym.var("data")
+    net = mx.sym.FullyConnected(x, num_hidden=2, no_bias=True, name="fc")
+    net = mx.sym.Activation(net, act_type="relu", name="act")
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (1, 2))], for_training=False)
+    module.set_params({"fc_weight": mx.nd.array([[3.0, 0.0], [0.0, -4.0]])}, {})
+    monitor = mx.mon.Monitor(2, pattern="fc.*|act", sort=True)
+    module.install_monitor(monitor)
+    seen = []
+    for _ in range(3):
+        monitor.tic()
+        module.forward(mx.io.DataBatch([mx.nd.ones((1, 2))]), is_train=False)
+        seen.append(monitor.toc())
+    names = ["act_output", "fc_output", "fc_weight"]
+    assert [[name for _, name, _ in batch] for batch in seen] == [names, [], names]
+    assert [batch[0][0] for batch in seen if batch] == [1, 3]
+    figures = {name: float(text) for _, name, text in seen[0]}
+    np.testing.assert_allclose(figures["act_output"], 3 / 2**0.5, rtol=1e-6)
+    np.testing.assert_allclose(figures["fc_weight"], 5 / 2, rtol=1e-6)
+    monitor.tic()
+    monitor.tic()
+    with caplog.at_level(logging.INFO):
+        monitor.toc_print()
+    assert "fc_weight" in caplog.text and "2.5" in caplog.text

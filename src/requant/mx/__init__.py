@@ -24,6 +24,7 @@ SHORT = {
     "img": "image",
     "viz": "visualization",
     "kv": "kvstore",
+    "mon": "monitor",
     "opt": "optimizer",
     "np": "numpy",
     "npx": "numpy_extension",
@@ -50,6 +51,7 @@ _MODULES = {
     "metric",
     "model",
     "module",
+    "monitor",
     "name",
     "ndarray",
     "numpy",
@@ -64,6 +66,7 @@ _MODULES = {
 _NAMES = {
     "AttrScope": "attribute",
     "NDArray": "ndarray",
+    "Monitor": "monitor",
     "gpu_memory_info": "context",
     "install": "alias",
     "is_np_array": "util",

@@ -16,6 +16,7 @@ from requant.mx.executor import Executor
 from requant.mx.initializer import InitDesc
 from requant.mx.io import DataBatch, DataDesc, DataIter, NDArrayIter, as_descs
 from requant.mx.model import load_checkpoint, load_params, save_checkpoint
+from requant.mx.monitor import Monitor
 from requant.mx.ndarray.create import concatenate
 from requant.mx.ndarray.ndarray import NDArray
 from requant.mx.symbol.symbol import Symbol
@@ -381,10 +382,12 @@ class Module:
         names = [d.name for d in self._label_shapes or []] or self.label_names
         eval_metric.update_dict(dict(zip(names, labels)), dict(zip(self.output_names, outputs)))
 
-    def install_monitor(self, mon: Callable[[str, NDArray], None], monitor_all: bool = False) -> None:
-        """Call ``mon(name, array)`` for the outputs of all operators; see ``Executor.set_monitor_callback``."""
-        self._monitor = (mon, monitor_all)
-        self._bound().set_monitor_callback(mon, monitor_all)
+    def install_monitor(self, mon: Monitor | Callable[[str, NDArray], None], monitor_all: bool = False) -> None:
+        """Show the outputs of all operators to a monitor or a function; see ``Executor.set_monitor_callback``."""
+        if isinstance(mon, Monitor):
+            mon.exes.append(self._bound())
+        self._monitor = (mon.take, mon.monitor_all) if isinstance(mon, Monitor) else (mon, monitor_all)
+        self._bound().set_monitor_callback(*self._monitor)
 
     # -- training: refused -----------------------------------------------------------------------------------------
 
