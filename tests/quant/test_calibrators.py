@@ -7,11 +7,11 @@ import pytest
 
 from requant import qmath
 from requant.errors import CalibrationError
-from requant.quant.apply import activation_params
 from requant.quant.calibrator import MXNET
 from requant.quant.calibrators import make
 from requant.quant.calibrators.auto import AutoCalibrator
 from requant.quant.calibrators.entropy import EntropyCalibrator
+from requant.quant.forms import activation_params
 from requant.quant.histogram import Histogram
 from requant.quant.kl_threshold import find_threshold
 from requant.quant.range_error import QuantizationNoise

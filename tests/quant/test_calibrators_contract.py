@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import requant.quant.calibrators as folder
 from requant import qmath
 from requant.errors import CalibrationError
-from requant.quant.apply import activation_params
 from requant.quant.calibrator import MXNET, Calibrator, NonFiniteActivation
 from requant.quant.calibrators import calibrators, make
+from requant.quant.forms import activation_params
 from requant.scheme import ONNXRUNTIME, OPENVINO, TENSORRT, Scheme
 
 F32 = np.float32

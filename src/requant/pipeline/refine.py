@@ -14,6 +14,7 @@ from requant.engines.base import EngineOptions, Session
 from requant.formats.dataset import Dataset
 from requant.passes.rewrite import Array, constant
 from requant.pipeline.watch import watching
+from requant.quant.channels import is_depthwise
 from requant.quant.moments import Layout, Moments, layout, patches
 from requant.quant.plan import Plan
 
@@ -108,6 +109,9 @@ def _gather(
 ) -> None:
     for node, weight, how in wanted:
         assert node.inputs[0] is not None
-        rows = patches(node, weight, how, arrays[str(node.inputs[0].name)], places, rng)
+        array = arrays[str(node.inputs[0].name)]
+        rows = patches(node, weight, how, array, places, rng)
         if rows is not None and np.isfinite(rows).all():
             found[str(node.name)].observe(rows)
+            if is_depthwise(node):
+                found[str(node.name)].reach(np.asarray(array, np.float32))

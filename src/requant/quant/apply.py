@@ -28,6 +28,8 @@ from requant.passes.rewrite import (
 )
 from requant.qmath import QuantParams, Range
 from requant.quant.bias import mean_of, shift
+from requant.quant.channels import level_channels
+from requant.quant.forms import activation_params
 from requant.quant.moments import Moments, layout, round_weight
 from requant.quant.plan import Decision, Plan, Tensor
 from requant.quant.weights import bias_params, room_for_bias, weight_params
@@ -56,7 +58,8 @@ def apply(
         means: by tensor name, for those of ``requant.quant.bias.mean_axes``: the mean of each channel, shape
             (channels,). Biases are corrected by them; without them (or for tensors left out) they are not.
         moments: by node name, what the blocks of its weight meet (`requant.quant.moments`). The weight is rounded by
-            them; without them (or for nodes left out) each element is rounded to the nearest integer.
+            them, and channels get scales of their own (`requant.quant.channels`); without them (or for nodes left out)
+            each element is rounded to the nearest integer.
 
     Returns:
         A new model; the given one is not touched.
@@ -67,7 +70,14 @@ def apply(
     """
     new = model.clone()
     forget_names(new)
-    return _Editor(new, plan, group_params(plan, ranges), means, moments).edit()
+    params = group_params(plan, ranges)
+    leveled: list[ir.Value] = []
+    if moments:
+        params, means, leveled = level_channels(new, plan, params, means, moments)
+    made = _Editor(new, plan, params, means, moments).edit()
+    for value in leveled:  # it is not the tensor of that name any more
+        value.name = unique(new.graph, f"{value.name}_leveled")
+    return made
 
 
 def group_params(plan: Plan, ranges: Mapping[str, RangeLike]) -> dict[str, QuantParams]:
@@ -78,7 +88,10 @@ def group_params(plan: Plan, ranges: Mapping[str, RangeLike]) -> dict[str, Quant
     """
     found: dict[str, QuantParams] = {}
     by_name = {t.name: t for t in plan.tensors}
+    bounded = [t for t in plan.tensors if t.addend_of is not None and t.name not in ranges]
     for members in plan.groups.values():
+        if by_name[members[0]] in bounded:
+            continue
         given = []
         for name in members:
             if by_name[name].observe or name in ranges:
@@ -91,6 +104,9 @@ def group_params(plan: Plan, ranges: Mapping[str, RangeLike]) -> dict[str, Quant
                 given.append(ranges[name])
         params = _params(plan.scheme_of(members), given, members[0])
         found.update(dict.fromkeys(members, params))
+    for tensor in bounded:
+        assert tensor.addend_of is not None
+        found[tensor.name] = activation_params(plan.scheme, qmath.addend_range(*(found[n] for n in tensor.addend_of)))
     return found
 
 
@@ -115,16 +131,6 @@ def _params(scheme: Scheme, given: list[RangeLike], where: str) -> QuantParams:
             )
         low, high = min(low, a), max(high, b)
     return activation_params(scheme, Range(low, high))
-
-
-def activation_params(scheme: Scheme, observed: Range) -> QuantParams:
-    """The parameters that a scheme uses for a tensor of this range."""
-    if observed.min >= 0 and scheme.unsigned:
-        return qmath.symmetric(0.0, observed.max, np.uint8)
-    if scheme.symmetric(observed.min, observed.max):
-        return qmath.symmetric(observed.min, observed.max, np.int8, narrow=False)
-    dtype = np.int8 if scheme.signed == "int8_asymmetric" else np.uint8
-    return qmath.asymmetric(observed.min, observed.max, dtype)
 
 
 class _Editor:

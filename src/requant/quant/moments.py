@@ -32,12 +32,15 @@ class Moments:
         count: patches seen.
         total: sum of each element, shape (blocks, k).
         products: sum of the products of each two elements of a block, shape (blocks, k, k).
+        low, high: the ends of each input channel, shape (channels,), for depthwise convolutions; else None.
         rounded: weights that were rounded by them, by scale: a search applies many plans of one model.
     """
 
     count: int = 0
     total: F64 = field(default_factory=lambda: np.zeros((0, 0)))
     products: F64 = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    low: F64 | None = None
+    high: F64 | None = None
     rounded: dict[bytes, Array] = field(default_factory=dict, repr=False)
 
     def observe(self, rows: npt.NDArray[np.float32]) -> None:
@@ -48,6 +51,21 @@ class Moments:
         self.total += rows.sum(axis=1, dtype=np.float64)
         self.products += rows.transpose(0, 2, 1) @ rows
         self.count += rows.shape[1]
+
+    def reach(self, array: npt.NDArray[np.float32]) -> None:
+        """Widen the ends of the channels by an input of shape (N, channels, ...)."""
+        axes = tuple(i for i in range(array.ndim) if i != 1)
+        low, high = array.min(axis=axes).astype(np.float64), array.max(axis=axes).astype(np.float64)
+        self.low = low if self.low is None else np.minimum(self.low, low)
+        self.high = high if self.high is None else np.maximum(self.high, high)
+
+    @property
+    def variance(self) -> F64:
+        """Of what each block meets: of each channel, for depthwise convolutions."""
+        count = max(1, self.count)
+        mean = self.total.mean(axis=1) / count
+        square = np.diagonal(self.products, axis1=1, axis2=2).mean(axis=1) / count
+        return np.asarray(np.maximum(square - mean * mean, 0.0))
 
     @property
     def covariance(self) -> F64:

@@ -69,9 +69,13 @@ class Tensor:
         name: name of the value in the graph.
         group: name of the tensor whose scale it shares; its own name if it is the first of its group. Members of a
             group are quantized with one scale and zero point, from the union of the ranges observed.
-        observe: calibration must find its range. False where the values come unchanged from another of the group.
+        observe: calibration must find its range. False where the values come unchanged from another of the group, and
+            where it follows from two others.
         readers: names of the nodes that read the quantized tensor; None for all but the graph's outputs.
         shifted: where it has negative values it is unsigned with a zero point (`Scheme.shifted`).
+        addend_of: names of a sum and of the other addend, whose ranges bound that of this one: what lies beyond their
+            difference saturates in the sum in any case. For sums that the engine accumulates before it rounds
+            (`Scheme.sums_unrounded`), so that this tensor's own steps do not matter.
     """
 
     name: str
@@ -79,6 +83,7 @@ class Tensor:
     observe: bool = True
     readers: tuple[str, ...] | None = None
     shifted: bool = False
+    addend_of: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -539,17 +544,39 @@ class _Planner:
             )
         order = [v for node in self.nodes for v in (*node.inputs, *node.outputs)]
         tensors = []
+        addends = self._addends(int8) if self.scheme.sums_unrounded else {}
         for value in dict.fromkeys(v for v in order if v is not None and v in self.tensors):
             tensors.append(
                 Tensor(
                     str(value.name),
                     str(self.tensors[value].name),
-                    self.sources[value],
+                    self.sources[value] and value not in addends,
                     self._readers(value, int8),
                     self._shifted(value),
+                    addends.get(value),
                 )
             )
         return Plan(self.mode, self.scheme, tuple(decisions), tuple(tensors), str(self.graph.name or ""))
+
+    def _addends(self, int8: set[ir.Node]) -> dict[ir.Value, tuple[str, str]]:
+        """Of each quantized sum, the addend that the engine keeps in accumulators: see `Tensor.addend_of`."""
+        found = {}
+        for node in self.nodes:
+            total = self._behind_fused(node)
+            if node.op_type != "Add" or node not in int8 or total not in self.tensors or total.is_graph_output():
+                continue
+            first, second = node.inputs[:2]
+            if first is None or second is None or not {first, second} <= self.tensors.keys():
+                continue
+            own, other = (first, second) if self._is_alone(first, int8) else (second, first)
+            if own is not other and self._is_alone(own, int8):
+                found[own] = (str(total.name), str(other.name))
+        return found
+
+    def _is_alone(self, value: ir.Value, int8: set[ir.Node]) -> bool:
+        """An int8 convolution has just accumulated it, one node reads it, and its scale is its own."""
+        source, group = value.producer(), self.tensors[value]
+        return source in int8 and self._accumulator(value) and list(self.tensors.values()).count(group) == 1
 
     def _shifted(self, value: ir.Value) -> bool:
         """Whether an operator of `Scheme.shifted` made the tensor."""

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from requant.qmath import Range
-from requant.quant.apply import activation_params
+from requant.quant.forms import activation_params
 from requant.quant.histogram import Histogram
 from requant.scheme import Scheme
 
