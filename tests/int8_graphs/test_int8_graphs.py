@@ -130,15 +130,21 @@ def test_runs_as_int8(name: str, engine: str) -> None:
     ],
 )
 def test_exact_mode_computes_the_intended_integers(name: str) -> None:
-    """End to end, every one of them."""
+    """End to end, every one of them, and by int8 kernels."""
     symbol, params = load(name)
     data = graphs.image(name)
     ends = [n.inputs[0] for n in symbol.nodes if n.op is not None and n.op.name == "_contrib_dequantize"]
     group = Symbol(list(dict.fromkeys(ends)))
     intended = reference.run(group, params, data)
-    for mine, wanted in zip(model(group, params, name, exact=True).run(data, engine="onnxruntime"), intended):
-        assert mine.dtype == wanted.dtype
-        np.testing.assert_array_equal(mine, wanted)
+    exact = model(group, params, name, exact=True)
+    for engine in ENGINES:
+        session = exact.compile(engine, profile=True)
+        for mine, wanted in zip(session.run(data), intended, strict=True):
+            assert mine.dtype == wanted.dtype
+            np.testing.assert_array_equal(mine, wanted)
+        if engine == "openvino" and not engines.get(engine).scheme.reduced:
+            in_float, count = float_layers(session.profile())
+            assert in_float == 0 and count >= 20
 
 
 def one_node(node: Node, given: list[np.ndarray]) -> tuple[Symbol, dict[str, np.ndarray], dict[str, np.ndarray]]:

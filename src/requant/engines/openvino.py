@@ -7,10 +7,12 @@ import dataclasses
 import os
 import re
 import sys
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, TypeVar
 
 import ml_dtypes
@@ -33,8 +35,9 @@ from requant.engines.base import (
     numpy_dtype,
     output_shape,
 )
+from requant.engines.openvino_integers import integer_kernels
 from requant.engines.openvino_reading import conform
-from requant.engines.wire import join, skeleton
+from requant.engines.wire import join, memory_folder, skeleton, write_apart
 from requant.errors import EngineError, InputError
 from requant.scheme import OPENVINO, Scheme
 
@@ -105,10 +108,12 @@ class OpenVINO(Engine):
         where = f"openvino: {model.graph.name or 'graph'}"
         inputs, sizes = bind(model, shapes, self.name)
         core = _one_core()
+        if not self.scheme.reduced:  # else its integer kernels saturate, and float ones are right
+            model = integer_kernels(model)
         parts = _pieces(model, options, inputs)
         config = _config(core, options if parts is None else dataclasses.replace(options, streams=parts[1]), where)
         try:
-            graph = core.read_model(join(*skeleton(model)))
+            graph = _read(core, model)
             _reshape(graph, inputs if parts is None else _part_of(inputs, parts[0]))
             conform(graph, _library())
             compiled = core.compile_model(graph, "CPU", config)
@@ -138,6 +143,19 @@ class OpenVINO(Engine):
         return OpenVINOSession(compiled, request, graph, inputs, outputs, flights, options.profile, where)
 
 
+def _read(core: Any, model: ir.Model) -> Any:
+    """The model as OpenVINO's own graph. Large weights go through a file in memory, which OpenVINO maps."""
+    proto, weights = skeleton(model)
+    size = sum(len(raw) for _, raw in weights)
+    folder = memory_folder(size) if size >= _MAPPED else None
+    if folder is None:
+        return core.read_model(join(proto, weights))
+    with tempfile.TemporaryDirectory(prefix="requant-", dir=folder) as scratch:
+        return core.read_model(write_apart(proto, weights, Path(scratch)))  # the mapping outlives the file's name
+
+
+#: Bytes of weights from which a file in memory is quicker than one message.
+_MAPPED = 2**20
 _NEXT = "choose engine 'onnxruntime', or replace what is named above; engines are never switched silently"
 
 

@@ -183,13 +183,29 @@ class _Layer:
     def _sums(self, multipliers: Value) -> Value:
         """The int32 sums, the bias included, of weights in these units (per channel or one for all)."""
         g = self.g
-        sums = conv_sums(g, self.attrs, self.data, rounded_weight(g, self.weight, multipliers))
+        if g.value_of(self.weight) is not None and g.value_of(multipliers) is None:
+            sums = self._sums_of_constants(multipliers)
+        else:
+            sums = conv_sums(g, self.attrs, self.data, rounded_weight(g, self.weight, multipliers))
         if self.bias is None:
             return sums
         with g.folding():
             added = ranges.saturated32(g, g("Mul", self.bias, g("Mul", multipliers, self.ds)))
             added = g.per_channel(added, self.rank)
         return g("Add", sums, added)
+
+    def _sums_of_constants(self, multipliers: Value) -> Value:
+        """The sums without bias, of weights whose units depend on data: on how large a bias is beside them.
+
+        It is so large only beside data that are next to nothing. So that engines multiply by constants, the sums are
+        shrunk then, and not the weights.
+        """
+        g = self.g
+        plain = channel_multipliers(g, self.weight, None, None)
+        sums = conv_sums(g, self.attrs, self.data, rounded_weight(g, self.weight, plain))
+        with g.folding():
+            share = g.per_channel(g("Div", multipliers, plain), self.rank)
+        return ranges.saturated32(g, g("Mul", g.cast(sums, np.float32), share))
 
     def _scaled(self, unit: Value) -> Value:
         """The sums per channel as float in ``1 / unit`` real numbers, and all steps applied."""

@@ -98,7 +98,7 @@ class Model:
 
         Args:
             shapes: dimensions of free inputs; a string or None is a dimension that stays open.
-            exact: MXNet's quantized operators compute its very integers, slowly; see ``requant.load``.
+            exact: MXNet's quantized operators compute its very integers; see ``requant.load``.
         Raises:
             ParameterError: the symbol needs a parameter that is not there.
         """
@@ -556,8 +556,9 @@ def load(
         epoch: which ``net-%04d.params``; the highest if not given.
         shapes: dimensions of inputs, for files that do not say them; a string or None leaves a dimension open.
         dtypes: dtypes of inputs; float32 otherwise.
-        exact: MXNet's quantized operators compute its integers, with 32-bit sums and its own roundings: to compare,
-            slowly, and to the bit on ONNX Runtime. Otherwise they become int8 kernels, which may round to another step.
+        exact: MXNet's quantized operators compute its integers to the bit, with its own roundings and 32-bit sums; on
+            OpenVINO by int8 kernels, on ONNX Runtime slowly. Otherwise they become quantizers around float operators,
+            whose int8 kernels may round to another step.
 
     Losses that need labels are cut off; what they were computed from becomes the outputs where nothing else is left.
     ``Model.cut`` and ``Model.cut_outputs`` say what. A label that ``shapes`` or ``dtypes`` name is kept as an input.
