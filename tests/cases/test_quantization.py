@@ -235,6 +235,22 @@ def test_an_input_straight_into_quantized_nodes_and_out_again(tmp_path: Path) ->
     assert "x" in made.plan.observed
 
 
+def test_convolutions_and_products_of_one_width_all_run_as_integers() -> None:
+    """OpenVINO computes a convolution in float where its weight shares a zero point with that of a product."""
+    net = Net(24, 10, 10)
+    net.conv(net.conv("x", "one", 24), "two", 24)
+    net.add("GlobalAveragePool", ["two"], "pool")
+    net.add("Flatten", ["pool"], "flat")
+    net.add("MatMul", ["flat", net.weight("first", net.rng.standard_normal((24, 24)) / 5)], "hidden")
+    net.add("Relu", ["hidden"], "relu")
+    net.add("MatMul", ["relu", net.weight("second", net.rng.standard_normal((24, 24)) / 5)], "y")
+    data = samples(24, 10, 10)
+    made = requant.quantize(net.model("y"), data, check=False)
+    assert made.plan.count("int8") >= 4
+    ran = verify.executed(made.onnx, "openvino", {"x": data[:1]})
+    assert set(ran) == {"int8"}, ran
+
+
 @pytest.mark.parametrize("group", [2, 4])
 def test_grouped_convolutions(tmp_path: Path, group: int) -> None:
     net = Net(8, 10, 10)

@@ -321,7 +321,10 @@ class _Editor:
         stored = self.shared.get(key)
         if stored is None:
             stored = self.shared[key] = initializer(self.graph, f"{name}_{params.dtype.name}", q)
-        scale, zero = self._scale(params, name), self._zero(params, name)
+        # OpenVINO reshapes a zero point for the operator that reads it; one that a product and a convolution shared would
+        # not be a constant for either any more, and the convolution computed in float (seen with 2026.4).
+        kind = (node.op_type, q.ndim)
+        scale, zero = self._scale(params, name, kind), self._zero(params, name, kind)
         out = ir.Value(
             name=unique(self.graph, f"{name}_dequantized"),
             shape=ir.Shape(q.shape),
@@ -339,14 +342,14 @@ class _Editor:
         self.graph.insert_before(node, made)
         return out
 
-    def _scale(self, params: QuantParams, name: str) -> ir.Value:
-        return self._shared("scale", params.scale, name)
+    def _scale(self, params: QuantParams, name: str, kind: object = None) -> ir.Value:
+        return self._shared("scale", params.scale, name, kind)
 
-    def _zero(self, params: QuantParams, name: str) -> ir.Value:
-        return self._shared("zero_point", params.zero_point, name)
+    def _zero(self, params: QuantParams, name: str, kind: object = None) -> ir.Value:
+        return self._shared("zero_point", params.zero_point, name, kind)
 
-    def _shared(self, what: str, array: Array, name: str) -> ir.Value:
-        key = (what, array.shape, str(array.dtype), array.tobytes())
+    def _shared(self, what: str, array: Array, name: str, kind: object) -> ir.Value:
+        key = (what, array.shape, str(array.dtype), array.tobytes(), kind)
         if key not in self.shared:
             self.shared[key] = initializer(self.graph, f"{name}_{what}", np.array(array))
         return self.shared[key]
