@@ -61,6 +61,8 @@ class Scheme:
         reduced: weights use 7 of 8 bits, because the CPU adds pairs of products in 16 bits that saturate
             (x86 without VNNI).
         shifted: operators whose output, where it has negative values, is unsigned with a zero point.
+        sums_unrounded: a residual addition happens in the accumulators of the convolution that makes its first addend
+            (of those that are made by convolutions), whose quantizer rounds nothing.
         float_stem: share of all multiplications up to which the convolution that reads an image stays float, in mode
             ``best``: what costs no time that shows, and takes away the largest single error.
     """
@@ -79,6 +81,7 @@ class Scheme:
     absorbs: bool = True
     reduced: bool = False
     shifted: frozenset[str] = frozenset()
+    sums_unrounded: bool = False
     float_stem: float = 0.0
 
     def symmetric(self, low: float, high: float) -> bool:
@@ -94,7 +97,7 @@ class Scheme:
 #: points cost it next to nothing. Where the CPU multiplies unsigned by signed bytes (VNNI without AMX) it shifts signed
 #: tensors by 128 by itself, and loses that shift behind a concatenation: wrong by half of the values' size (seen with
 #: 2026.4). With a zero point in the file there is nothing to shift.
-OPENVINO = Scheme("openvino", signed="lopsided", shifted=frozenset({"Concat"}), float_stem=0.0125)
+OPENVINO = Scheme("openvino", signed="lopsided", shifted=frozenset({"Concat"}), sums_unrounded=True, float_stem=0.0125)
 #: ONNX Runtime's CPU provider: a node runs as integers only between Dequantize and Quantize, outputs included.
 ONNXRUNTIME = Scheme(
     "onnxruntime",

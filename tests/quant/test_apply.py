@@ -320,6 +320,25 @@ def test_a_missing_range_is_an_error_that_names_the_tensor() -> None:
         apply(model, made, dict.fromkeys(made.observed, (-1, np.inf)))
 
 
+def test_an_addend_in_accumulators_needs_no_range_and_saturates_nothing() -> None:
+    b = Build()
+    b.conv("c0", "x", 3, 4)
+    b.op("Relu", "r0", "c0")
+    b.conv("c1", "r0", 4, 4)
+    b.op("Add", "s", "r0", "c1")
+    b.op("Relu", "r1", "s")
+    b.conv("y", "r1", 4, 4)
+    made = plan(b.model({"x": ("N", 3, 8, 8)}, {"y": ("N", 4, 8, 8)}), "best", OPENVINO)
+    seen = {"x": (-4.0, 4.0), "r0": (0.0, 3.0), "r1": (0.0, 5.0)}
+    assert set(seen) == set(made.observed)
+    params = group_params(made, seen)
+    low, high = (float(end) for end in qmath.represented(params["c1"]))
+    assert low <= -3.0 + 1e-6  # the least that leaves r1 above 0 where r0 is 3
+    assert high >= 5.0 - 0.05  # and the most: r1 is 5 where r0 is 0
+    # A range that was observed is taken.
+    assert group_params(made, {**seen, "c1": (-1.0, 1.0)})["c1"].scale < params["c1"].scale
+
+
 def test_a_plan_of_another_model_is_refused() -> None:
     b = Build()
     b.conv("c9", "x", 3, 4)

@@ -66,7 +66,40 @@ def test_best_plan_of_a_residual_block() -> None:
     assert made.decision("r1").why == "computed inside c1"
     # The pooled tensor and its input share one scale, which is observed once; so do the flat tensor and its input.
     assert made.groups["r0"] == ("r0", "p0")
-    assert set(made.observed) == {"x", "r0", "r1", "c2", "r2", "gap"}
+    assert set(made.observed) == {"x", "r0", "r1", "r2", "gap"}
+
+
+def test_the_range_of_an_addend_in_accumulators_follows_from_the_sum() -> None:
+    def addends(model: ir.Model, scheme: Scheme) -> dict[str, tuple[str, str]]:
+        return {t.name: t.addend_of for t in plan(model, "best", scheme).tensors if t.addend_of is not None}
+
+    # Of c2 + p0 the convolution's side, which OpenVINO does not round; ONNX Runtime rounds it, so its range is observed.
+    assert addends(residual(), OPENVINO) == {"c2": ("r2", "p0")}
+    assert addends(residual(), ONNXRUNTIME) == {}
+    assert "c2" in plan(residual(), "best", ONNXRUNTIME).observed
+    assert addends(residual(bn=True), OPENVINO) == {}  # a sum that stays float bounds nothing
+
+    def two(order: tuple[str, str], graph_output: bool = False) -> ir.Model:
+        b = Build()
+        b.conv("c0", "x", 3, 4)
+        b.op("Relu", "r0", "c0")
+        b.conv("c1", "r0", 4, 4)
+        b.conv("c2", "r0", 4, 4)
+        b.op("Add", "s", *order)
+        b.conv("y", "s", 4, 4)
+        outs = {"y": ("N", 4, 8, 8), **({"s": ("N", 4, 8, 8)} if graph_output else {})}
+        return b.model({"x": ("N", 3, 8, 8)}, outs)
+
+    # Of two convolutions, the first input is the one that sums.
+    assert addends(two(("c1", "c2")), OPENVINO) == {"c1": ("s", "c2")}
+    assert addends(two(("c2", "c1")), OPENVINO) == {"c2": ("s", "c1")}
+    # A sum that leaves the graph as float must not saturate.
+    assert addends(two(("c1", "c2"), graph_output=True), OPENVINO) == {}
+
+
+def test_a_plan_with_addends_comes_back_from_json() -> None:
+    made = plan(residual(), "best", OPENVINO)
+    assert from_json(made.to_json()) == made
 
 
 def test_scheme_decides_where_quantizers_stand() -> None:

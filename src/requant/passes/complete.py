@@ -29,7 +29,7 @@ def complete(model: ir.Model, scheme: Scheme) -> ir.Model:
     for node in list(new.graph):
         found = _place(node)
         if found is not None and not _as_matrices(new.graph, node):
-            _insert(new.graph, node, _beyond(*found))
+            _insert(new.graph, node, qmath.asymmetric(*qmath.addend_range(*found), np.uint8))
     return new
 
 
@@ -64,13 +64,6 @@ def _params(node: ir.Node | None) -> QuantParams | None:
     if scale is None or zero is None or scale.size != 1 or zero.dtype not in (np.int8, np.uint8):
         return None
     return QuantParams(scale.reshape(()).astype(np.float32), zero.reshape(()), zero.dtype)
-
-
-def _beyond(total: QuantParams, shortcut: QuantParams) -> QuantParams:
-    """Parameters for what is added to the shortcut: with numbers outside of them the total saturates in any case."""
-    low, high = (float(v) for v in qmath.represented(total))
-    least, most = (float(v) for v in qmath.represented(shortcut))
-    return qmath.asymmetric(low - most, high - least, np.uint8)
 
 
 def _as_matrices(graph: ir.Graph, node: ir.Node) -> bool:

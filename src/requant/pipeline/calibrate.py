@@ -97,9 +97,9 @@ def calibrate(
     tensors = tuple(dict.fromkeys((*plan.observed, *also)))
     made = CalibrationTable(tensors, calibrator, model=fingerprint(model), options=options)
     cores = usable_cores()
-    # Ends are reduced by the engine, on all cores; whole tensors are counted on one, while the others compute the next.
-    counted = calibrator_of(calibrator).needs is not MinMax or policy != "error"
-    streams = min(threads or cores, cores, STREAMS) if counted else 1
+    # One batch is counted on one core while the others compute the next; small operators, as those that reduce ends,
+    # share no work between cores, so several runs at a time do more there too.
+    streams = min(threads or cores, cores, STREAMS)
     observer = Observer(
         model,
         tensors,

@@ -339,3 +339,14 @@ def represented(params: QuantParams) -> tuple[FloatArray, FloatArray]:
     return np.asarray((use.min - zero) * params.scale, np.float32), np.asarray(
         (use.max - zero) * params.scale, np.float32
     )
+
+
+def addend_range(total: QuantParams, other: QuantParams) -> Range:
+    """What can be added to a tensor without the sum saturating: beyond it, any number gives the same integer.
+
+    Args:
+        total, other: parameters of the sum and of the tensor that is added to, one scale each.
+    """
+    low, high = (float(end) for end in represented(total))
+    least, most = (float(end) for end in represented(other))
+    return Range(low - most, high - least)
