@@ -73,7 +73,7 @@ def test_the_range_of_an_addend_in_accumulators_follows_from_the_sum() -> None:
     def addends(model: ir.Model, scheme: Scheme) -> dict[str, tuple[str, str]]:
         return {t.name: t.addend_of for t in plan(model, "best", scheme).tensors if t.addend_of is not None}
 
-    # Of c2 + p0 the convolution's side, which OpenVINO does not round; ONNX Runtime rounds it, so its range is observed.
+    # Of c2 + p0 the convolution's side, which OpenVINO does not round. ONNX Runtime does, so there it is observed.
     assert addends(residual(), OPENVINO) == {"c2": ("r2", "p0")}
     assert addends(residual(), ONNXRUNTIME) == {}
     assert "c2" in plan(residual(), "best", ONNXRUNTIME).observed

@@ -4,11 +4,16 @@
 as long as compiling it. The protobuf wire format allows better: a message may come in pieces, which a parser merges
 (https://protobuf.dev/programming-guides/encoding/#last-one-wins). So the graph without its large weights is written
 as usual, and each large weight follows as a piece of its own, joined from the array's own memory.
+
+An engine that maps files has it better still: it gets the weights in a file in memory, and copies none of them.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +25,9 @@ from requant.errors import EngineError
 # Field numbers of onnx.proto, with wire type 2 (length-delimited): number << 3 | 2
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW_DATA = b"\x3a", b"\x2a", b"\x4a"
 _LARGE = 1024
+_WEIGHTS = "weights"
+#: Bytes that the place of a weight in its file is a multiple of: a line of the processor's caches.
+_ALIGNED = 64
 #: Protobuf's own limit for one message.
 LIMIT = 2**31 - 1
 
@@ -54,6 +62,40 @@ def skeleton(model: ir.Model) -> tuple[onnx.ModelProto, list[tuple[onnx.TensorPr
     for function in model.functions.values():
         proto.functions.append(ir.to_proto(function))
     return proto, large
+
+
+def memory_folder(size: int) -> Path | None:
+    """A folder whose files lie in memory, with room for ``size`` bytes, or None where there is none.
+
+    Files there can be removed while they are mapped, which is what Linux allows and others do not.
+    """
+    folder = Path("/dev/shm")
+    try:
+        fits = sys.platform == "linux" and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free >= 2 * size
+    except OSError:
+        return None
+    return folder if fits else None
+
+
+def write_apart(proto: onnx.ModelProto, large: list[tuple[onnx.TensorProto, memoryview | bytes]], folder: Path) -> Path:
+    """Write a model and, in a file beside it, its large weights. Returns the model's path.
+
+    Args:
+        proto: gets the headers of the large weights, which say where in the file they lie.
+    """
+    path, at = folder / "model.onnx", 0
+    with open(folder / _WEIGHTS, "wb") as file:
+        for header, raw in large:
+            at += file.write(bytes(-at % _ALIGNED))
+            entries = {"location": _WEIGHTS, "offset": str(at), "length": str(len(raw))}
+            tensor = proto.graph.initializer.add()
+            tensor.CopyFrom(header)
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=value)
+            at += file.write(raw)
+    path.write_bytes(proto.SerializeToString())
+    return path
 
 
 def join(proto: onnx.ModelProto, large: list[tuple[onnx.TensorProto, memoryview | bytes]]) -> bytes:
