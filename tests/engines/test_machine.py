@@ -103,3 +103,13 @@ def test_a_quota_limits_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.quota_threads() == 1 and machine.usable_cores() == 1
     monkeypatch.setattr(machine, "cpu_quota", lambda: float(os.cpu_count() or 1) + 9)
     assert machine.quota_threads() is None
+
+
+@pytest.mark.parametrize(
+    ("sets", "shifts"),
+    [({"avx512_vnni"}, True), ({"avx_vnni"}, True), ({"avx512_vnni", "amx_int8"}, False), ({"avx2"}, False)],
+    ids=str,
+)
+def test_which_cpus_shift_signed_tensors(monkeypatch: pytest.MonkeyPatch, sets: set[str], shifts: bool) -> None:
+    monkeypatch.setattr(machine, "instruction_sets", lambda: frozenset(sets))
+    assert machine.shifts_signed() is shifts

@@ -111,6 +111,12 @@ def fit(scheme: Scheme) -> Scheme:
     return dataclasses.replace(scheme, reduced=True) if saturates else scheme
 
 
+def shifts_signed() -> bool:
+    """This CPU multiplies unsigned by signed bytes only: signed tensors are shifted by 128 first (VNNI without AMX)."""
+    sets = instruction_sets()
+    return bool({"avx512_vnni", "avx_vnni"} & sets) and "amx_int8" not in sets
+
+
 def int8_limit(arch: str, sets: Iterable[str], unknown: Iterable[str] = ()) -> str:
     """What limits INT8 on a CPU with those instruction sets, in a sentence."""
     sets, unknown = frozenset(sets), frozenset(unknown)

@@ -36,6 +36,7 @@ from requant.engines.base import (
     output_shape,
 )
 from requant.engines.openvino_integers import integer_kernels
+from requant.engines.openvino_joins import unsigned_joins
 from requant.engines.openvino_reading import conform
 from requant.engines.wire import join, memory_folder, skeleton, write_apart
 from requant.errors import EngineError, InputError
@@ -110,6 +111,8 @@ class OpenVINO(Engine):
         core = _one_core()
         if not self.scheme.reduced:  # else its integer kernels saturate, and float ones are right
             model = integer_kernels(model)
+        if machine.shifts_signed():
+            model = unsigned_joins(model)
         parts = _pieces(model, options, inputs)
         config = _config(core, options if parts is None else dataclasses.replace(options, streams=parts[1]), where)
         try:

@@ -321,8 +321,8 @@ class _Editor:
         stored = self.shared.get(key)
         if stored is None:
             stored = self.shared[key] = initializer(self.graph, f"{name}_{params.dtype.name}", q)
-        # OpenVINO reshapes a zero point for the operator that reads it. One that a product and a convolution share is no
-        # constant for either any more, and the convolution is computed in float (seen with 2026.4).
+        # OpenVINO reshapes a zero point for the operator that reads it. One that a product and a convolution share is
+        # no constant for either any more, and the convolution is computed in float (seen with 2026.4).
         kind = (node.op_type, q.ndim)
         scale, zero = self._scale(params, name, kind), self._zero(params, name, kind)
         out = ir.Value(
