@@ -119,31 +119,63 @@ def _onnxruntime(path: Path, x: np.ndarray) -> Callable[[], object]:
 
 
 def ceiling(seconds: float = 0.5) -> float:
-    """Multiply-accumulates a second that OpenVINO's int8 kernels reach here on a matrix product that suits them."""
-    from openvino import opset13 as ops
+    """Multiply-accumulates a second that OpenVINO's int8 kernels reach here on what suits them best, of a few tries:
+    chains of matrix products, and of convolutions of 3 x 3, each of some sizes."""
+    tries = [_products(size) for size in (512, 1024, 2048)]
+    tries += [_convolutions(*sizes) for sizes in ((128, 28, 8), (256, 14, 8), (256, 14, 32), (512, 7, 16))]
+    return max(_rate(model, shape, macs, seconds) for model, shape, macs in tries)
 
-    size = 1024
-    rng = np.random.default_rng(0)
 
-    def quantized(node: Any, low: float, high: float, levels: int) -> Any:
-        ends = [ops.constant(np.array(v, np.float32).reshape(1, 1)) for v in (low, high, low, high)]
-        return ops.fake_quantize(node, *ends, levels)
-
-    data = ops.parameter([size, size], np.float32)
-    weight = quantized(ops.constant(rng.standard_normal((size, size)).astype(np.float32)), -4, 4, 255)
-    first = ops.matmul(quantized(data, 0, 4, 256), weight, False, True)
-    second = ops.matmul(quantized(first, 0, 400, 256), weight, False, True)
-    third = ops.matmul(quantized(second, 0, 400, 256), weight, False, True)
+def _rate(model: Any, shape: tuple[int, ...], macs: float, seconds: float) -> float:
     hints = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-    request = openvino.Core().compile_model(openvino.Model([third], [data]), "CPU", hints).create_infer_request()
-    x = rng.random((size, size), dtype=np.float32)
+    request = openvino.Core().compile_model(model, "CPU", hints).create_infer_request()
+    x = np.random.default_rng(0).random(shape, dtype=np.float32)
     request.infer([x])
     best, end = 0.0, time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         request.infer([x])
-        best = max(best, 3 * size**3 / (time.perf_counter() - start))
+        best = max(best, macs / (time.perf_counter() - start))
     return best
+
+
+def _quantized(node: Any, low: float, high: float, levels: int) -> Any:
+    from openvino import opset13 as ops
+
+    rank = len(node.get_output_partial_shape(0))
+    ends = [ops.constant(np.full([1] * rank, v, np.float32)) for v in (low, high, low, high)]
+    return ops.fake_quantize(node, *ends, levels)
+
+
+def _products(size: int, steps: int = 3) -> tuple[Any, tuple[int, ...], float]:
+    """A chain of int8 products of square matrices: the model, its input's shape, its multiply-accumulates."""
+    from openvino import opset13 as ops
+
+    taps = np.random.default_rng(0).standard_normal((size, size)).astype(np.float32)
+    data = ops.parameter([size, size], np.float32)
+    x = _quantized(data, 0, 4, 256)
+    for step in range(steps):
+        x = ops.matmul(x, _quantized(ops.constant(taps), -4, 4, 255), False, True)
+        if step < steps - 1:
+            x = _quantized(x, 0, 400, 256)
+    return openvino.Model([x], [data]), (size, size), steps * float(size) ** 3
+
+
+def _convolutions(channels: int, side: int, batch: int, steps: int = 3) -> tuple[Any, tuple[int, ...], float]:
+    """A chain of int8 convolutions of 3 x 3, as `_products`."""
+    from openvino import opset13 as ops
+
+    shape = (batch, channels, side, side)
+    taps = np.random.default_rng(0).standard_normal((channels, channels, 3, 3)).astype(np.float32)
+    data = ops.parameter(list(shape), np.float32)
+    x = _quantized(data, 0, 4, 256)
+    for step in range(steps):
+        weight = _quantized(ops.constant(taps), -4, 4, 255)
+        x = ops.convolution(x, weight, [1, 1], [1, 1], [1, 1], [1, 1])
+        if step < steps - 1:
+            x = _quantized(x, 0, 400, 256)
+    macs = steps * batch * 9.0 * channels**2 * (side - 2 / 3) ** 2  # products with the zeros around count for nothing
+    return openvino.Model([x], [data]), shape, macs
 
 
 def cell(
