@@ -108,7 +108,7 @@ def test_a_quota_limits_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("sets", "shifts"),
     [({"avx512_vnni"}, True), ({"avx_vnni"}, True), ({"avx512_vnni", "amx_int8"}, False), ({"avx2"}, False)],
-    ids=str,
+    ids=["vnni of 512 bits", "vnni of 256 bits", "with amx", "without vnni"],
 )
 def test_which_cpus_shift_signed_tensors(monkeypatch: pytest.MonkeyPatch, sets: set[str], shifts: bool) -> None:
     monkeypatch.setattr(machine, "instruction_sets", lambda: frozenset(sets))

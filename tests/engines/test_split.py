@@ -11,7 +11,7 @@ import pytest
 
 from requant import engines
 from requant.engines import EngineOptions
-from requant.engines.openvino import SplitSession
+from requant.engines.openvino_session import SplitSession
 from requant.engines.split import pieces, sample_wise
 from requant.errors import InputError
 

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-import re
 import sys
 import tempfile
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
 from requant.engines import machine, split
 from requant.engines.base import (
-    Array,
     Availability,
     Engine,
     EngineOptions,
-    Feeds,
-    LayerProfile,
-    Session,
     Shape,
     Shapes,
     TensorSpec,
@@ -38,20 +28,14 @@ from requant.engines.base import (
 from requant.engines.openvino_integers import integer_kernels
 from requant.engines.openvino_joins import unsigned_joins
 from requant.engines.openvino_reading import conform
+from requant.engines.openvino_session import BF16, OpenVINOSession, SplitSession, essence
 from requant.engines.wire import join, memory_folder, skeleton, write_apart
-from requant.errors import EngineError, InputError
+from requant.errors import EngineError
 from requant.scheme import OPENVINO, Scheme
 
-_BF16 = np.dtype(ml_dtypes.bfloat16)
-# The CPU plugin computes these in int32, and wraps around without a word.
-_NARROWED = {np.dtype(t) for t in (np.int64, np.uint64, np.uint32)}
-_INT32 = np.iinfo(np.int32)
-# Input shapes of which a session remembers that they fit the graph.
-_MAX_FITTING = 4096
 _CAPABILITY = {"bf16": "BF16", "f16": "FP16"}
 
 _lock = threading.Lock()
-T = TypeVar("T")
 
 _core: Any = None
 
@@ -126,7 +110,7 @@ class OpenVINO(Engine):
         except EngineError:
             raise
         except Exception as fault:  # RuntimeError and others, from native code
-            raise EngineError("OpenVINO refuses the graph", where=where, got=_essence(fault), next=_NEXT) from fault
+            raise EngineError("OpenVINO refuses the graph", where=where, got=essence(fault), next=_NEXT) from fault
         if granted != options.precision:
             raise EngineError(
                 "OpenVINO cannot compute in that precision", where=where, got=granted, expected=options.precision
@@ -142,8 +126,8 @@ class OpenVINO(Engine):
                 known = (inputs[0].shape[0] if inputs[0].shape else None, *known[1:])
             outputs.append(TensorSpec(str(value.name), dtype, output_shape(value, sizes, known)))
         if parts is not None:
-            return SplitSession(compiled, request, graph, inputs, outputs, parts, options.profile, where)
-        return OpenVINOSession(compiled, request, graph, inputs, outputs, flights, options.profile, where)
+            return SplitSession(_library(), compiled, request, graph, inputs, outputs, parts, options.profile, where)
+        return OpenVINOSession(_library(), compiled, request, graph, inputs, outputs, flights, options.profile, where)
 
 
 def _read(core: Any, model: ir.Model) -> Any:
@@ -160,297 +144,6 @@ def _read(core: Any, model: ir.Model) -> Any:
 #: Bytes of weights from which a file in memory is quicker than one message.
 _MAPPED = 2**20
 _NEXT = "choose engine 'onnxruntime', or replace what is named above; engines are never switched silently"
-
-
-class OpenVINOSession(Session):
-    """A compiled model and a stack of idle infer requests, one for each thread that runs at the same time."""
-
-    def __init__(
-        self,
-        compiled: Any,
-        request: Any,
-        graph: Any,
-        inputs: tuple[TensorSpec, ...],
-        outputs: list[TensorSpec],
-        flights: int,
-        profiled: bool,
-        where: str,
-    ) -> None:
-        super().__init__("openvino", inputs, outputs, flights)
-        library = _library()
-        self._tensor, self._bf16 = library.Tensor, library.Type.bf16
-        self._compiled: Any = compiled
-        self._where, self._profiled = where, profiled
-        self._process = os.getpid()
-        # Two stacks: requests of run() have the caller's memory as input tensors, those of stream() their own.
-        self._idle: deque[Any] = deque([request])
-        self._idle_async: deque[Any] = deque()
-        port_of = {name: i for i, port in enumerate(compiled.inputs) for name in port.get_names()}
-        self._ports = [port_of.get(spec.name) for spec in self.inputs]
-        # With free sizes the CPU plugin trusts that shapes fit together: it returns nothing, or reads past the end.
-        free = any(s.shape is None or any(not isinstance(d, int) for d in s.shape) for s in self.inputs)
-        self._graph: Any = graph if free else None
-        self._fitting: set[tuple[tuple[int, ...], ...]] = set()
-        self._narrowed = [i for i, spec in enumerate(self.inputs) if spec.dtype in _NARROWED]
-        self._bf16_outputs = [i for i, spec in enumerate(self.outputs) if spec.dtype == _BF16]
-
-    def _infer(self, arrays: list[Array]) -> list[Array]:
-        if self._graph is not None or self._narrowed:
-            self._check_contents(arrays)
-        request = self._request(self._idle)
-        tensors = {port: self._share(array) for port, array in zip(self._ports, arrays) if port is not None}
-        try:
-            results = list(request.infer(tensors, share_inputs=True).to_tuple())
-        except Exception as fault:
-            raise self._failed(fault) from fault
-        self._idle.append(request)
-        return self._own(results)
-
-    def _look(self, arrays: list[Array], at: Callable[[list[Array]], T]) -> T:
-        if self._graph is not None or self._narrowed:
-            self._check_contents(arrays)
-        request = self._request(self._idle)
-        tensors = {port: self._share(array) for port, array in zip(self._ports, arrays) if port is not None}
-        try:
-            results = list(request.infer(tensors, share_inputs=True, share_outputs=True).to_tuple())
-        except Exception as fault:
-            raise self._failed(fault) from fault
-        seen = at(self._own(results))  # the request owns this memory, so it is idle only when this is over
-        self._idle.append(request)
-        return seen
-
-    def look_many(self, feeds: Iterable[Feeds], at: Callable[[list[Array]], object]) -> None:
-        if self._process != os.getpid():
-            super().look_many(feeds, at)
-            return
-        flying: deque[tuple[Any, Any]] = deque()
-
-        def land() -> None:
-            request, _ = flying.popleft()
-            try:
-                request.wait()
-                results = [request.get_output_tensor(i).data for i in range(len(self.outputs))]
-            except Exception as fault:
-                raise self._failed(fault) from fault
-            at(self._own(results))
-            self._idle.append(request)
-
-        try:
-            for given in feeds:
-                arrays = self._check(given)
-                self._check_contents(arrays)
-                while len(flying) > self.workers:
-                    land()
-                request = self._request(self._idle)
-                shared = [(port, self._share(a)) for port, a in zip(self._ports, arrays) if port is not None]
-                try:
-                    for port, tensor in shared:
-                        request.set_input_tensor(port, tensor)
-                    request.start_async()
-                except Exception as fault:
-                    raise self._failed(fault) from fault
-                flying.append((request, shared))  # the memory of the inputs must live until the run ends
-            while flying:
-                land()
-        finally:
-            for request, _ in flying:
-                with contextlib.suppress(Exception):
-                    request.wait()
-
-    def _start(self, arrays: list[Array]) -> Callable[[], list[Array]]:
-        if self._process != os.getpid():
-            return super()._start(arrays)
-        if self._graph is not None or self._narrowed:
-            self._check_contents(arrays)
-        request = self._request(self._idle_async)
-        try:
-            for port, array in zip(self._ports, arrays):
-                if port is not None:
-                    self._fill(request, port, array)
-            request.start_async()
-        except Exception as fault:
-            raise self._failed(fault) from fault
-
-        def wait() -> list[Array]:
-            try:
-                request.wait()
-                results = [request.get_output_tensor(i).data.copy() for i in range(len(self.outputs))]
-            except Exception as fault:
-                raise self._failed(fault) from fault
-            self._idle_async.append(request)
-            return self._own(results)
-
-        return wait
-
-    def _enqueue(self, arrays: list[Array]) -> Future[list[Array]]:
-        if self._process == os.getpid():
-            return super()._enqueue(arrays)
-        # After a fork OpenVINO's threads do not exist in the child: asynchronous requests would never end, and some
-        # versions refuse to run in new threads. The thread that asks still can.
-        done: Future[list[Array]] = Future()
-        try:
-            done.set_result(self._infer(arrays))
-        except Exception as fault:
-            done.set_exception(fault)
-        return done
-
-    def _layers(self) -> list[LayerProfile]:
-        if not self._profiled:
-            raise EngineError(
-                "layers were not measured", where=self._where, next="load with EngineOptions(profile=True)"
-            )
-        try:
-            request = (self._idle_async or self._idle)[-1]
-            measured = [p for p in request.profiling_info if "EXECUTED" in str(p.status)]
-        except (IndexError, RuntimeError):
-            measured = []
-        if not measured:
-            raise EngineError("nothing was run yet", where=self._where, next="call run(), then profile()")
-        known: dict[str, Mapping[str, Any]] = {}
-        for node in self._compiled.get_runtime_model().get_ordered_ops():
-            known[node.get_friendly_name()] = node.get_rt_info()
-        layers = []
-        for entry in measured:
-            info = known.get(entry.node_name, {})
-            precision = str(info["runtimePrecision"].astype(str)) if "runtimePrecision" in info else "unknown"
-            name = entry.node_name.removesuffix("/WithoutBiases")
-            spent = entry.real_time.total_seconds() * 1e6
-            layers.append(LayerProfile(name, entry.node_type, entry.exec_type, precision.lower(), spent))
-        return layers
-
-    def close(self) -> None:
-        super().close()
-        self._idle.clear()
-        self._idle_async.clear()
-        self._compiled = self._graph = None
-
-    def _request(self, stack: deque[Any]) -> Any:
-        try:
-            return stack.pop()
-        except IndexError:
-            compiled = self._compiled
-            if compiled is None:
-                raise self._closed_error() from None
-            try:
-                return compiled.create_infer_request()
-            except Exception as fault:
-                raise self._failed(fault) from fault
-
-    def _share(self, array: Array) -> Any:
-        """A tensor over the array's own memory; the graph only reads it."""
-        if not array.flags.carray:  # strided, misaligned or read-only (which the binding refuses to share)
-            array = np.array(array, order="C")
-        if array.dtype == _BF16:
-            return self._tensor(array.view(np.uint16), list(array.shape), self._bf16)
-        return self._tensor(array, shared_memory=True)
-
-    def _fill(self, request: Any, port: int, array: Array) -> None:
-        tensor = request.get_input_tensor(port)
-        if tuple(tensor.shape) != array.shape:
-            tensor.shape = list(array.shape)
-        data = tensor.data
-        data[...] = array.view(data.dtype) if array.dtype == _BF16 else array
-
-    def _own(self, results: list[Array]) -> list[Array]:
-        for i in self._bf16_outputs:
-            results[i] = results[i].view(_BF16)
-        return results
-
-    def _check_contents(self, arrays: list[Array]) -> None:
-        """What the CPU plugin does not check itself: whether shapes fit the graph, and integers into int32."""
-        graph, shapes = self._graph, tuple(a.shape for a in arrays)
-        if graph is not None and shapes not in self._fitting:
-            fixed = {port: list(shape) for port, shape in zip(self._ports, shapes) if port is not None}
-            try:
-                with self._lock:
-                    graph.clone().reshape(fixed)
-            except RuntimeError as fault:
-                got = "; ".join(f"{s.name}: {shape}" for s, shape in zip(self.inputs, shapes))
-                what = "the graph cannot be computed with inputs of these shapes"
-                raise InputError(what, where=self._where, got=got, expected=_essence(fault)) from fault
-            if len(self._fitting) >= _MAX_FITTING:
-                self._fitting.clear()
-            self._fitting.add(shapes)
-        for i in self._narrowed:
-            array = arrays[i]
-            if array.size and (int(array.max()) > _INT32.max or int(array.min()) < _INT32.min):
-                raise InputError(
-                    "an integer does not fit into int32, in which OpenVINO computes",
-                    where=self.inputs[i].name,
-                    got=f"{int(array.min())} to {int(array.max())}",
-                    expected=f"{_INT32.min} to {_INT32.max}",
-                    next="choose engine 'onnxruntime' for this model",
-                )
-
-    def _failed(self, fault: Exception) -> EngineError:
-        return EngineError("OpenVINO failed while it ran the graph", where=self._where, got=_essence(fault))
-
-
-class SplitSession(OpenVINOSession):
-    """A compiled model for a few samples, on several streams: a large batch runs through it piece by piece."""
-
-    def __init__(
-        self,
-        compiled: Any,
-        request: Any,
-        graph: Any,
-        inputs: tuple[TensorSpec, ...],
-        outputs: list[TensorSpec],
-        parts: tuple[int, int],
-        profiled: bool,
-        where: str,
-    ) -> None:
-        super().__init__(compiled, request, graph, inputs, outputs, 1, profiled, where)
-        self._size, streams = parts
-        # Twice the streams, so that no stream waits for this thread between two pieces.
-        self._flying = 2 * streams
-
-    def _infer(self, arrays: list[Array]) -> list[Array]:
-        if self._narrowed:
-            self._check_contents(arrays)
-        # Pieces are views, which the binding shares only if they are writable and in C order.
-        whole = [a if a.flags.carray else np.array(a, order="C") for a in arrays]
-        batch, size = len(whole[0]), self._size
-        results: list[Array] = []
-        flying: deque[tuple[int, Any]] = deque()
-
-        def land() -> None:
-            at, request = flying.popleft()
-            request.wait()
-            for i in range(len(self.outputs)):
-                data = request.get_output_tensor(i).data
-                if len(results) == i:
-                    results.append(np.empty((batch, *data.shape[1:]), data.dtype))
-                results[i][at : at + size] = data
-            self._idle.append(request)
-
-        try:
-            for at in range(0, batch, size):
-                if len(flying) == self._flying:
-                    land()
-                request = self._request(self._idle)
-                for port, array in zip(self._ports, whole):
-                    if port is not None:
-                        request.set_input_tensor(port, self._share(array[at : at + size]))
-                request.start_async()
-                flying.append((at, request))
-            while flying:
-                land()
-        except Exception as fault:
-            for _, request in flying:  # they read the caller's memory, so they must have ended
-                with contextlib.suppress(Exception):
-                    request.wait()
-            raise fault if isinstance(fault, EngineError) else self._failed(fault) from fault
-        return self._own(results)
-
-    def _look(self, arrays: list[Array], at: Callable[[list[Array]], T]) -> T:
-        return at(self._infer(arrays))
-
-    def look_many(self, feeds: Iterable[Feeds], at: Callable[[list[Array]], object]) -> None:
-        Session.look_many(self, feeds, at)
-
-    def _start(self, arrays: list[Array]) -> Callable[[], list[Array]]:
-        return Session._start(self, arrays)
 
 
 def _config(core: Any, options: EngineOptions, where: str) -> dict[str, str]:
@@ -518,12 +211,5 @@ def _shape(port: Any) -> Shape | None:
 
 def _dtype(port: Any) -> np.dtype[Any]:
     kind = port.get_element_type()
-    found: np.dtype[Any] = _BF16 if kind.to_string() == "bf16" else np.dtype(kind.to_dtype())
+    found: np.dtype[Any] = BF16 if kind.to_string() == "bf16" else np.dtype(kind.to_dtype())
     return found
-
-
-def _essence(fault: Exception) -> str:
-    """What an OpenVINO message says, without the places in its sources."""
-    lines = [re.sub(r"\s*Check '.*?' failed at \S+:\d+:?", "", line).strip() for line in str(fault).splitlines()]
-    kept = [line for line in lines if line and not line.startswith(("Exception from", "FrontEnd API failed"))]
-    return " ".join(kept[:8])[:1500] or type(fault).__name__
