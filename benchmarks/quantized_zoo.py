@@ -249,8 +249,8 @@ Sixteen networks of GluonCV 0.10.5.post0, its package unmodified, quantized by `
 and int8, by turns, batch 1, on OpenVINO, two cores with AVX512-VNNI. Medians stem from a quiet machine, least times
 from a loaded one. "Times faster" is that of the slower of the two int8 networks. Weights are seeded: speed does not
 depend on them, signal to noise does. Signal to noise is the least over the outputs; of detectors, over what the layers
-that predict classes and boxes say. This file is written by
-`benchmarks/quantized_zoo.py`.
+that predict classes and boxes say. This file is written by `benchmarks/quantized_zoo.py`; with `--times`, it takes the
+times of networks again that it has kept.
 
 """
 

@@ -115,6 +115,13 @@ def refuses(net: Any, data: list[Any], theirs: str) -> str:
     return f"hybridized, MXNet fails ({theirs}); this runs"
 
 
+def helped(name: str) -> str:
+    """What both sides were told, or given, so that nothing is downloaded."""
+    told = ["its base has first values instead of downloaded ones"] if gluoncv_networks.has_base(name) else []
+    told += ["`use_kinetics_pretrain=False`"] if name in gluoncv_networks.KINETICS_FIRST else []
+    return "on both sides: " + ", ".join(told) if told else ""
+
+
 def run_int8(name: str) -> Result:
     """Build an INT8 network, run it, and compare with its graph."""
     values = gluoncv_int8.parameters(name)
@@ -147,7 +154,7 @@ def run(name: str, modes: tuple[str, ...] = ("eager", "hybrid")) -> Result:
         if shapes is None:
             return Result(name, "built", note=f"MXNet: {facts['error']}")
         data = [mx.nd.array(x) for x in gluoncv_networks.inputs(name, shapes)]
-        found = Result(name, "same")
+        found = Result(name, "same", note=helped(name))
         with digests() as recorded:
             for mode in modes:
                 net.hybridize(mode == "hybrid")

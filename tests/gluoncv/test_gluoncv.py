@@ -90,8 +90,10 @@ log; on Python 3.12 and newer it also provides `distutils.version`. No file is c
 
 Each network is built by GluonCV's own `get_model`, given seeded parameters, and run operator by operator (eager) and
 compiled (hybridized). The table says how far the outputs are from MXNet 1.9.1, relative to their largest magnitude;
-detections are compared as sets. *same* is within 1e-4. *built* are networks that MXNet itself does not build without a
-download, for the reason noted: they are built here, and there is nothing to compare. INT8 names are built by
+detections are compared as sets. *same* is within 1e-4. *built* are networks that MXNet itself does not run, for the
+reason noted: they are built here, and there is nothing to compare. Networks on single frames (`resnet50_v1b_ucf101`)
+cannot be made without a download (GluonCV loads their base whatever it is asked for, or MXNet refuses to set the device
+of a base without values): on both sides, their base is given first values instead. INT8 names are built by
 `get_model`, too, with parameters that are seeded and fitted to their ranges, and compared with what their graphs give
 without Gluon; how far MXNet's own kernels are off is told in the note, and why in
 [differences.md](differences.md). This file is written by `tests/gluoncv/test_gluoncv.py`.
