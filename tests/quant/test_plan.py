@@ -362,3 +362,65 @@ def test_what_has_no_float32_weight_stays_float() -> None:
 def test_schemes_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Scheme("a").name = "b"  # type: ignore[misc]
+
+
+KINDS = ("conv", "depthwise", "relu", "add", "pool", "max", "sigmoid", "concat", "move")
+SCHEMES = (OPENVINO, ONNXRUNTIME, TENSORRT)
+
+
+def grown(kinds: list[str], picks: list[int]) -> ir.Model:
+    """A network whose every tensor is (N, 4, 6, 6), by lists of operators and of where they read."""
+    b = Build()
+    made = [b.conv("c", "x", 3, 4)]
+    for i, (kind, pick) in enumerate(zip(kinds, picks)):
+        last, other, name = made[-1], made[pick % len(made)], f"n{i}"
+        if kind == "conv":
+            b.conv(name, other, 4, 4)
+        elif kind == "depthwise":
+            b.conv(name, last, 4, 4, group=4)
+        elif kind in ("relu", "sigmoid"):
+            b.op(kind.title(), name, last)
+        elif kind == "add":
+            b.op("Add", name, last, other)
+        elif kind == "pool":
+            b.op("AveragePool", name, last, kernel_shape=[3, 3], pads=[1] * 4)
+        elif kind == "max":
+            b.op("MaxPool", name, other, kernel_shape=[3, 3], pads=[1] * 4)
+        elif kind == "move":
+            b.op("Transpose", name, last, perm=[0, 1, 3, 2])
+        else:
+            b.conv(name, b.op("Concat", f"{name}.c", last, other, axis=1), 8, 4, k=1)
+        made.append(name)
+    return b.model({"x": ("N", 3, 6, 6)}, {made[-1]: ("N", 4, 6, 6)})
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 11)), min_size=1, max_size=12),
+    st.sampled_from(SCHEMES),
+    st.sampled_from(["full", "smart", "best"]),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_holds_of_every_plan(steps: list[tuple[str, int]], scheme: Scheme, mode: str, exclude: bool) -> None:
+    model = grown([k for k, _ in steps], [p for _, p in steps])
+    excluded = ["n0"] if exclude and steps[0][0] != "concat" else []
+    made = plan(model, mode, scheme, exclude=excluded)  # type: ignore[arg-type]
+    nodes, tensors = {str(n.name): n for n in model.graph}, {t.name: t for t in made.tensors}
+    assert [d.node for d in made.decisions] == list(nodes), "one decision for each node, in order"
+    assert all(d.why for d in made.decisions)
+    assert len(tensors) == len(made.tensors), "a tensor is quantized once"
+    for name, members in made.groups.items():
+        assert name in members
+        assert any(tensors[m].observe or tensors[m].addend_of for m in members), "every scale has a source"
+    for tensor in made.tensors:
+        assert all(made.decision(r).chosen in ("int8", "through") for r in tensor.readers or ())
+    for decision in made.decisions:
+        inputs = [v.name for v in nodes[decision.node].inputs if v is not None]
+        assert all(inputs[i] in tensors for i in decision.inputs), "what an int8 node reads has a quantizer"
+        assert not decision.inputs or decision.chosen == "int8"
+        if decision.node in excluded:
+            assert decision.chosen == "float"
+        if decision.chosen == "through":
+            assert inputs[0] in tensors and str(nodes[decision.node].outputs[0].name) in tensors
+    assert made == plan(model, mode, scheme, exclude=excluded), "the same model gives the same plan"  # type: ignore[arg-type]
+    assert from_json(made.to_json()) == made
