@@ -9,7 +9,7 @@ from requant.formats.dataset import from_program
 from requant.passes.rewrite import forget_names
 from requant.pipeline.refine import moments
 from requant.quant.apply import apply, group_params
-from requant.quant.channels import is_depthwise, level_channels
+from requant.quant.channels import is_depthwise, level_channels, may_be_leveled
 from requant.quant.plan import plan
 from requant.scheme import ONNXRUNTIME, OPENVINO, TENSORRT, Scheme
 
@@ -147,3 +147,5 @@ def test_what_depthwise_means() -> None:
     nodes = {str(n.name): n for n in network("").graph}
     assert is_depthwise(nodes["dw"])
     assert not is_depthwise(nodes["mix"])
+    assert may_be_leveled(nodes["dw"])
+    assert not may_be_leveled({str(n.name): n for n in network("Relu").graph}["dw"])

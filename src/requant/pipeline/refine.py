@@ -14,7 +14,7 @@ from requant.engines.base import EngineOptions, Session
 from requant.formats.dataset import Dataset
 from requant.passes.rewrite import Array, constant
 from requant.pipeline.watch import watching
-from requant.quant.channels import is_depthwise
+from requant.quant.channels import may_be_leveled
 from requant.quant.moments import Layout, Moments, layout, patches
 from requant.quant.plan import Plan
 
@@ -113,5 +113,5 @@ def _gather(
         rows = patches(node, weight, how, array, places, rng)
         if rows is not None and np.isfinite(rows).all():
             found[str(node.name)].observe(rows)
-            if is_depthwise(node):
+            if may_be_leveled(node):
                 found[str(node.name)].reach(np.asarray(array, np.float32))

@@ -39,6 +39,8 @@ _SMALLEST = 1 / 64
 _BELOW = (0.03, 0.06, 0.125, 0.25, 0.5, 1.0, 2.0)
 #: Noise beside that with one scale for all channels, from which on it is worth doing.
 _WORTH = 0.8
+#: Operators behind which a channel may be silent.
+_SILENCING = frozenset({"Relu", "Clip", "MaxPool"})
 #: Element-wise operators into whose kernel a multiplication behind them goes.
 _ELEMENTWISE = frozenset({"Mul", "Add", "Sub", "Div", "HardSwish", "HardSigmoid", "Sigmoid", "Elu", "Gelu"})
 
@@ -97,6 +99,12 @@ def is_depthwise(node: ir.Node) -> bool:
     return weight is not None and weight.shape[1] == 1 and int(attribute(node, "group", 1)) > 1
 
 
+def may_be_leveled(node: ir.Node) -> bool:
+    """A depthwise convolution of what neither Relu nor Relu6 made: the ends of its channels are of use."""
+    source = node.inputs[0].producer() if is_depthwise(node) and node.inputs[0] is not None else None
+    return source is not None and source.op_type not in _SILENCING
+
+
 class _Leveler:
     def __init__(self, graph: ir.Graph, plan: Plan, moments: Mapping[str, Moments]) -> None:
         self.graph, self.plan, self.moments = graph, plan, moments
@@ -122,7 +130,7 @@ class _Leveler:
             and decision.weight == 1
             and seen is not None
             and seen.low is not None
-            and is_depthwise(node)
+            and may_be_leveled(node)
         )
 
     # -- how large ---------------------------------------------------------------------------------------------------
