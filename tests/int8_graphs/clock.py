@@ -1,7 +1,8 @@
 """Time the INT8 graphs by turns: ``python clock.py FOLDER MXNET_PYTHON [--seconds 8] [name ...]``.
 
-Ours on both engines, int8 and float, and MXNet 1.9.1 in a process of its own, each on all cores. The fastest run of
-each goes into ``FOLDER/measured.json``, from which ``table.py`` writes the document. Nothing else should run meanwhile.
+Ours on both engines, int8 (in exact mode too, on OpenVINO) and float, and MXNet 1.9.1 in a process of its own, each on
+all cores. The fastest run of each goes into ``FOLDER/measured.json``, from which ``table.py`` writes the document.
+Nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def ours(name: str, engine: str, kind: str) -> Callable[[], float]:
     symbol, params = load(name)
     data = graphs.image(name)
     net = float_network(symbol) if kind == "float" else symbol
-    compiled = model(net, params, name).compile(engine, shapes={"data": data.shape})
+    compiled = model(net, params, name, exact=kind == "exact").compile(engine, shapes={"data": data.shape})
 
     def run() -> float:
         start = time.perf_counter()
@@ -46,6 +47,8 @@ def clock(name: str, python: str, seconds: float, engines: tuple[str, ...] = ENG
     calls: dict[str, Callable[[], float]] = {}
     for engine in engines:
         calls[engine] = ours(name, engine, "int8")
+        if engine == "openvino":
+            calls["openvino exact"] = ours(name, engine, "exact")
         calls[f"{engine} float"] = ours(name, engine, "float")
     theirs = calls["mxnet"] = Process([python, str(HERE / "mxnet_clock.py"), name])
     times: dict[str, list[float]] = {n: [] for n in calls}

@@ -26,17 +26,23 @@ from requant.symbol.tree import Symbol
 DOCUMENT = Path(__file__).parents[2] / "docs" / "int8-graphs.md"
 
 
-def exact(name: str) -> dict[str, float]:
-    """Of the 8-bit numbers at the end of the quantized part, the shares that equal the intended arithmetic and that are
-    within one step of it, where operators compute MXNet's integers bit for bit (``requant.load(..., exact=True)``)."""
+def exact(name: str, engines: tuple[str, ...] = ENGINES) -> dict[str, Any]:
+    """By engine, where operators compute MXNet's integers bit for bit (``requant.load(..., exact=True)``): of the 8-bit
+    numbers at the end of the quantized part, the shares that equal the intended arithmetic and that are within one step
+    of it; and how many convolutions ran in float, and of how many."""
     symbol, params = load(name)
     data = graphs.image(name)
     ends = [n.inputs[0] for n in symbol.nodes if n.op is not None and n.op.name == "_contrib_dequantize"]
     group = Symbol(list(dict.fromkeys(ends)))
     intended = reference.run(group, params, data)
-    mine = model(group, params, name, exact=True).run(data, engine="onnxruntime")
-    apart = np.concatenate([np.abs(a.astype(int) - b.astype(int)).ravel() for a, b in zip(mine, intended)])
-    return {"equal": float((apart == 0).mean()), "one": float((apart <= 1).mean())}
+    found = {}
+    for engine in engines:
+        session = model(group, params, name, exact=True).compile(engine, profile=True)
+        mine = session.run(data)
+        apart = np.concatenate([np.abs(a.astype(int) - b.astype(int)).ravel() for a, b in zip(mine, intended)])
+        layers = float_layers(session.profile())
+        found[engine] = {"equal": float((apart == 0).mean()), "one": float((apart <= 1).mean()), "int8": layers}
+    return found
 
 
 def measure(name: str, folder: Path) -> dict[str, Any]:
@@ -77,25 +83,28 @@ The package gluoncv 0.10.5 ships 22 INT8 graphs, made with MXNet 1.5. Each is lo
 parameters that bring every layer into its calibrated range (`tests/int8_graphs`). Written by
 `tests/int8_graphs/table.py`.
 
-- **int8**: convolutions that the engine ran as integers, of all, by its own report. What is missing on ONNX Runtime is
-  the first layer of graphs whose data was not calibrated.
+There are two ways to run them. **int8** is `requant.load(...)`: quantizers around float operators, which become int8
+kernels of any engine, and QDQ ONNX files. **exact** is `requant.load(..., exact=True)`: MXNet's own arithmetic, 32-bit
+sums, two factors and a rounding for each operator, to the bit. OpenVINO runs that with int8 kernels too
+(`engines/openvino_integers.py`); ONNX Runtime with ConvInteger and float operators around it.
+
+- **int8 layers**: convolutions that the engine ran as integers, of all, by its own report. What is missing on ONNX
+  Runtime is the first layer of graphs whose data was not calibrated.
 - **within one step**: 8-bit numbers at the end of the quantized part that are within one integer of the intended
-  arithmetic (numpy, `reference.py`, without bug B1), end to end. **Exact** is `requant.load(..., exact=True)` on ONNX
-  Runtime, which computes MXNet's 32-bit sums and roundings operator by operator. Not only are all within one step: all
-  are equal, but for five in a hundred thousand of some graphs (four in ten thousand of one) that quantize anew what
-  float layers made, whose last digits differ.
-- Otherwise engines compute the same sums, and scale them by one factor where MXNet has two, in another order. That
-  moves a number across a rounding three times in a hundred thousand; node by node, on equal inputs, all numbers are
-  within one step, which is tested. But a moved number is read by all sums around it, and moves some of those. In
+  arithmetic (numpy, `reference.py`, without bug B1), end to end. In exact mode all are equal, but for those of graphs
+  that quantize anew what float layers made, whose last digits differ.
+- Without exact mode engines compute the same sums, and scale them by one factor where MXNet has two, in another order.
+  That moves a number across a rounding three times in a hundred thousand; node by node, on equal inputs, all numbers
+  are within one step, which is tested. But a moved number is read by all sums around it, and moves some of those. In
   ResNet-18 0.0025 % of the integers differ behind the first convolution, 0.5 % behind the fifth, 6 % behind the twelfth
   and 26 % behind the last, 3 % by more than one; in MobileNet 1.0 it ends at 39 and 18 %. No kernel escapes that which
   is not the very one of the reference: MXNet's own, where B1 does not strike, has the same in MobileNet. None of
   them is nearer to the float network for it, as the next table shows.
 - **from float**: ‖int8 − float‖ / ‖float‖ over the outputs, the worst where there are several; of an SSD, whose boxes
-  are sorted by score, over the scores.
+  are sorted by score, over the scores. Exact mode is where the intended arithmetic is.
 - **B1**: residual sums that MXNet 1.9.1 stores in the wrong type, which costs half of their range.
 - **ms**: one run on both cores of a machine with AVX512-VNNI (AMD EPYC), by turns (`clock.py`), after a pause and a run
-  that warms up, for the graphs that could be timed by turns. MXNet 1.9.1 runs its own int8
+  that warms up, for the graphs that could be timed while the machine did nothing else. MXNet 1.9.1 runs its own int8
   kernels.
 
 """
@@ -105,30 +114,53 @@ def percent(x: float) -> str:
     return f"{100 * x:.2f}" if x < 0.99995 else "100"
 
 
-def write(rows: dict[str, Any]) -> None:
-    lines = [
-        TEXT,
-        "| graph | int8 OpenVINO | int8 ONNX Runtime | within one step: exact | OpenVINO | ONNX Runtime | MXNet | B1 |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, row in sorted(rows.items()):
-        int8 = [f"{n - f}/{n}" for f, n in (row["int8"][e] for e in ENGINES)]
-        one = [percent(row["exact"]["one"]), *(percent(row["one"][who]) for who in (*ENGINES, "mxnet"))]
-        lines.append(f"| {name} | {' | '.join([*int8, *one])} | {row['b1']} |")
-    lines += ["", "| graph | from float: OpenVINO | ONNX Runtime | intended | MXNet |", "|---|---|---|---|---|"]
-    for name, row in sorted(rows.items()):
-        worst = [row["float"][who] for who in (*ENGINES, "intended", "mxnet")]
-        lines.append(f"| {name} | {' | '.join(f'{max(w):.4f}' for w in worst)} |")
-    lines += [
-        "",
-        "| graph | ms: OpenVINO float | int8 | MXNet 1.9.1 int8 | times faster than float | than MXNet |",
-        "|---|---|---|---|---|---|",
-    ]
+def layers(counts: list[int]) -> str:
+    """Integer layers of all, from those in float and all."""
+    return f"{counts[1] - counts[0]}/{counts[1]}"
+
+
+def rows_of(name: str, row: dict[str, Any]) -> tuple[str, str]:
+    """A graph's lines in the first two tables."""
+    int8 = [layers(row["int8"][e]) for e in ENGINES]
+    exact_ = [percent(row["exact"][e]["one"]) for e in ENGINES]
+    one = [percent(row["one"][who]) for who in (*ENGINES, "mxnet")]
+    cells = [*int8, layers(row["exact"]["openvino"]["int8"]), *exact_, *one, str(row["b1"])]
+    worst = [f"{max(row['float'][who]):.4f}" for who in (*ENGINES, "intended", "mxnet")]
+    return f"| {name} | {' | '.join(cells)} |", f"| {name} | {' | '.join(worst)} |"
+
+
+def clocked(rows: dict[str, Any]) -> list[str]:
+    """The table of times: ours, theirs, and how many times faster ours are."""
+    kinds = {"int8": "openvino", "exact": "openvino exact"}
+    heads = [f"{k}: times faster than {who}" for k in kinds for who in ("float", "MXNet")]
+    lines = [f"| graph | ms: float | {' | '.join([*kinds, 'MXNet int8', *heads])} |", "|---" * 9 + "|"]
     for name, row in sorted(rows.items()):
         if "ms" in row:
-            ms = [row["ms"][k] for k in ("openvino float", "openvino", "mxnet")]
-            faster = [f"{row['ms'][k] / row['ms']['openvino']:.2f}" for k in ("openvino float", "mxnet")]
-            lines.append(f"| {name} | {' | '.join([*(f'{t:.1f}' for t in ms), *faster])} |")
+            ms = row["ms"]
+            cells = [f"{ms[k]:.1f}" if k in ms else "" for k in ("openvino float", *kinds.values(), "mxnet")]
+            pairs = [(own, other) for own in kinds.values() for other in ("openvino float", "mxnet")]
+            cells += [f"{ms[other] / ms[own]:.2f}" if own in ms else "" for own, other in pairs]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def write(rows: dict[str, Any]) -> None:
+    heads = (
+        "int8 layers: OpenVINO",
+        "ONNX Runtime",
+        "OpenVINO exact",
+        "within one step: OpenVINO exact",
+        "ONNX Runtime exact",
+        "OpenVINO",
+        "ONNX Runtime",
+        "MXNet",
+        "B1",
+    )
+    both = [rows_of(name, row) for name, row in sorted(rows.items())]
+    lines = [TEXT, f"| graph | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|", *(first for first, _ in both)]
+    lines += ["", "| graph | from float: OpenVINO | ONNX Runtime | intended | MXNet |", "|---|---|---|---|---|"]
+    lines += [second for _, second in both]
+    lines += ["", *clocked(rows)]
     DOCUMENT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -205,3 +205,22 @@ def test_the_reference_is_mxnets(name: str) -> None:
             assert (apart <= 1).mean() > 0.999
         else:
             assert apart.max() <= 0.02 * np.abs(mine).max()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_saves_int8_weights(exact: bool, tmp_path: Path) -> None:
+    """As ONNX: MXNet's file holds every parameter as float32, ours holds the weights of its convolutions as int8."""
+    name = "mobilenet1.0_int8"
+    symbol, params = load(name)
+    made = model(symbol, params, name, exact=exact)
+    assert made.save(tmp_path / "net.onnx") == [str(tmp_path / "net.onnx")]
+    again = requant.load(str(tmp_path / "net.onnx"))
+    kinds = {n.op_type for n in again.onnx.graph}
+    assert kinds >= ({"ConvInteger"} if exact else {"QuantizeLinear", "DequantizeLinear", "Conv"})
+    sizes = {str(v.name): v.const_value for v in again.onnx.graph.initializers.values() if v.const_value is not None}
+    assert sum(t.nbytes for t in sizes.values() if t.dtype.name == "INT8") > 3_000_000
+    convolutions = sum(p.nbytes for n, p in params.items() if n.endswith("weight") and p.ndim == 4)
+    assert (tmp_path / "net.onnx").stat().st_size < sum(p.nbytes for p in params.values()) - 0.7 * convolutions
+    data = graphs.image(name)
+    for engine in ENGINES:
+        np.testing.assert_array_equal(again.run(data, engine=engine)[0], made.run(data, engine=engine)[0])

@@ -21,13 +21,14 @@ from requant.pipeline.calibrate import Progress, calibrate, misfit, ranges
 from requant.pipeline.model import DEFAULT_ENGINE, Compiled, Model
 from requant.pipeline.refine import moments
 from requant.pipeline.search import Goals, Search, budget_of, timed
-from requant.quant.apply import apply
+from requant.quant.apply import apply, group_params
 from requant.quant.calibrator import MXNET
 from requant.quant.equalize import equalized
 from requant.quant.plan import Mode, Plan, plan
 from requant.quant.table import CalibrationTable, Policy, fingerprint
 from requant.report import Report
-from requant.rewrite.to_symbol import Int8Symbol, more_tensors, to_symbol
+from requant.rewrite.layers import layers, with_layers
+from requant.rewrite.to_symbol import Int8Symbol, as_mxnet_counts, more_tensors, to_symbol
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,11 @@ class QuantizedModel(Model):
             )
         wanted = [t for t in self._tensors if t in self.table]
         found = self.table.ranges(wanted, self._calibrator, scheme=MXNET, threads=usable_cores())
-        return to_symbol(floating.symbol, floating.params, self.plan, found, self._tensors)
+        given = ranges(self.table, self.plan, self._calibrator)
+        found.update(as_mxnet_counts(group_params(self.plan, given)))
+        held = layers(self.onnx, optimize(floating.onnx), self.plan)
+        symbol, params = with_layers(floating.symbol, floating.params, held)
+        return to_symbol(symbol, params, self.plan, found, self._tensors)
 
     def save(self, path: str | os.PathLike[str], epoch: int = 0) -> list[str]:
         """Write QDQ ONNX (``x.onnx``), or with any other name a prefix for MXNet's int8 symbol and parameters.

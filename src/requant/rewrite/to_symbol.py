@@ -1,8 +1,9 @@
 """A plan made on ONNX, written as an int8 symbol that MXNet 1.9.1 runs.
 
 The float network is fused and quantized by MXNet's rules (`requant.rewrite.fuse`, `requant.rewrite.quantize`), but the
-plan chooses which nodes become int8, and ranges are those that calibration found for it. Where MXNet's kernels are
-wrong, the symbol goes around them:
+plan chooses which nodes become int8, and ranges are those that calibration found for it, for MXNet's level counts.
+Weights are those of the int8 model (`requant.rewrite.layers`). Where MXNet's kernels are wrong, the symbol goes around
+them:
 
 - a sum is not fused where its operand is uint8 and the result int8; where the operand is int8 and the result uint8, the
   range is widened to the half that MXNet keeps (B1);
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from requant.qmath import Range
+from requant.qmath import QuantParams, Range, mxnet_levels
 from requant.quant.plan import Plan
 from requant.rewrite.calibration import Array, quantize_params, set_ranges
 from requant.rewrite.fuse import backend_symbol
@@ -95,6 +96,19 @@ def more_tensors(symbol: Symbol, params: Mapping[str, Array], plan: Plan, tensor
     fused = backend_symbol(symbol, BACKEND, apart=apart)
     names = {n: _tensor((node, i), set(tensors)) for node in fused.nodes for i, n in enumerate(node.output_names())}
     return tuple(names[point] for point in open_ if names.get(point) in tensors)
+
+
+def as_mxnet_counts(params: Mapping[str, QuantParams]) -> dict[str, Range]:
+    """The ranges for which MXNet's steps are those of the plan's engine: 127.5 of them for int8, 255.5 for uint8.
+
+    Tensors with a zero point, which MXNet has not, are left out.
+    """
+    found = {}
+    for name, one in params.items():
+        if one.symmetric and not one.per_channel:
+            reach = float(mxnet_levels(one.dtype)) * float(one.scale)
+            found[name] = Range(0.0 if one.dtype == np.uint8 else -reach, reach)
+    return found
 
 
 def _group_ranges(plan: Plan, ranges: Mapping[str, Range]) -> dict[str, tuple[float, float]]:
