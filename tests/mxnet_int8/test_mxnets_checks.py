@@ -191,3 +191,29 @@ def test_what_moves_values_moves_them_at_any_rank(shape: tuple[int, ...], kind: 
     positive, *ends = mx.nd.contrib.quantized_act(q, low, high, act_type="relu")
     np.testing.assert_array_equal(positive.asnumpy(), np.maximum(q.asnumpy(), 0))
     assert [e.asscalar() for e in ends] == [low.asscalar(), high.asscalar()]
+
+
+@pytest.mark.parametrize("mode", ["none", "naive"])
+def test_a_quantized_network_is_exported_and_imported(mode: str, tmp_path: Any) -> None:
+    """Through Gluon's files, with int8 parameters in them, and through those of Module."""
+    symbol, args, aux = network("residual")
+    block = gluon.SymbolBlock(symbol, mx.sym.var("data"))
+    for name, value in {**args, **aux}.items():
+        block.collect_params()[name].set_data(value)
+    made = quantization.quantize_net_v2(
+        block,
+        calib_mode=mode,
+        calib_data=gluon.data.DataLoader(data("residual")["data"], batch_size=SHAPE[0]) if mode == "naive" else None,
+        data_shapes=[mx.io.DataDesc("data", SHAPE)],
+        quantized_dtype="int8",
+        quantize_mode="full",
+    )
+    x = mx.nd.array(data("residual")["data"][: SHAPE[0]])
+    wanted = made(x).asnumpy()
+    made.export(str(tmp_path / "net"))
+    stored = mx.nd.load(str(tmp_path / "net-0000.params"))
+    assert {v.dtype.__name__ for v in stored.values()} == {"int8", "float32"}
+    again = gluon.SymbolBlock.imports(str(tmp_path / "net-symbol.json"), ["data"], str(tmp_path / "net-0000.params"))
+    np.testing.assert_array_equal(again(x).asnumpy(), wanted)
+    loaded = mx.model.load_checkpoint(str(tmp_path / "net"), 0)
+    assert noise(forward(*loaded, x.asnumpy())[0], wanted) < 0.02  # kernels of an engine, which may round otherwise
