@@ -151,16 +151,18 @@ def raw(name: str, path: str, threads: int | None, hint: str) -> tuple[Call, Cal
     return run, (lambda count: list(pool.map(run, range(count)))), image
 
 
-def turns(ours: Call, theirs: Call, repeats: int) -> tuple[list[float], list[float]]:
-    """Seconds of both, who take turns."""
+def turns(
+    ours: Call, theirs: Call, repeats: int, clock: Callable[[], float] = time.perf_counter
+) -> tuple[list[float], list[float]]:
+    """Seconds of both, who take turns, by this clock."""
     mine: list[float] = []
     raws: list[float] = []
     for i in range(repeats + 3):
         pair = [(ours, mine), (theirs, raws)]
         for call, times in pair if i % 2 else reversed(pair):
-            start = time.perf_counter()
+            start = clock()
             call()
-            times.append(time.perf_counter() - start)
+            times.append(clock() - start)
     return mine[3:], raws[3:]  # what comes first warms up
 
 

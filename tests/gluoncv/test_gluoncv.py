@@ -98,9 +98,9 @@ of a base without values): on both sides, their base is given first values inste
 without Gluon; how far MXNet's own kernels are off is told in the note, and why in
 [differences.md](differences.md). This file is written by `tests/gluoncv/test_gluoncv.py`.
 
-What the Gluon way costs (`benchmarks/gluon_overhead.py`; two busy cores, so processor time, the least of two rounds):
-ResNet-50 from its files to the first result takes 0.91 s as a block, 0.99 s as a SymbolBlock and 0.96 s natively; a
-hybridized call takes about 12 microseconds more than its session.
+What the Gluon way costs (`benchmarks/gluon_overhead.py --clock cpu`: processor time of all threads, because the
+machine was busy; the least of several, the two by turns): ResNet-50 from its files to the first result takes 0.73 s as
+a block, 0.85 s as a SymbolBlock and 0.61 s natively; a hybridized call takes 70.8 ms, and its session 70.8 ms.
 
 """
 
