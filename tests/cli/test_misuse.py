@@ -240,3 +240,14 @@ def test_an_interruption_has_the_status_that_shells_give_it(say: Say, monkeypatc
     code, text = say("inspect", "digits")
     assert code == 130
     assert "interrupted" in text
+
+
+def test_outputs_are_saved_under_the_name_that_was_said(say: Say, tmp_path: Path) -> None:
+    words = ("run", "digits", "--input", "seven.png", "--divide", "16", "--size", "8")
+    (tmp_path / "folder").mkdir()
+    code, text = say(*words, "-o", "folder")
+    assert (code, "folder" in text) == (1, True)
+    code, text = say(*words, "-o", "outputs")
+    assert code == 0
+    with np.load(tmp_path / "outputs") as found:
+        assert found.files == ["softmax_output"]

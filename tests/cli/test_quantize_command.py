@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -329,6 +330,48 @@ def test_bad_samples_can_be_left_out(tmp_path: Path, pixels: np.ndarray) -> None
     assert any("1 samples were skipped" in n for n in json.loads(ok(*words))["report"]["notes"])
 
 
+def test_nan_in_held_out_samples_is_named_or_skipped(tmp_path: Path, pixels: np.ndarray) -> None:
+    x = pixels[:, None].astype(np.float32) / 16
+    x[-1] = np.nan
+    np.savez(tmp_path / "x.npz", data=x)
+    words = ("quantize", MODEL, "--data", tmp_path / "x.npz", *QUICK, "-o", tmp_path / "x.onnx")
+    text = str(call(*words).exception)
+    assert "NaN or Inf in the data that the int8 model is verified on" in text
+    assert "sample 7 of 8 held out" in text
+    assert not (tmp_path / "x.onnx").exists()
+    report = json.loads(ok(*words, "--skip-bad", "--json"))["report"]
+    assert report["agreement"] == 1
+
+
+def test_a_corrupt_image_is_named_or_left_out(files: Path, tmp_path: Path) -> None:
+    shutil.copytree(files / "photos", tmp_path / "photos")
+    whole = (tmp_path / "photos" / "003.png").read_bytes()
+    (tmp_path / "photos" / "003.png").write_bytes(whole[: len(whole) // 2])
+    words = ("quantize", MODEL, "--data", tmp_path / "photos", *PREPARE, *QUICK, "-o", tmp_path / "x.onnx")
+    text = str(call(*words).exception)
+    assert "003.png" in text and "--skip-bad" in text
+    assert json.loads(ok(*words, "--skip-bad", "--json"))["report"]["agreement"] == 1
+
+
+def test_images_of_several_sizes_need_a_size(files: Path, tmp_path: Path) -> None:
+    shutil.copytree(files / "photos", tmp_path / "photos")
+    Image.new("L", (9, 12)).save(tmp_path / "photos" / "other.png")
+    text = str(call("quantize", MODEL, "--data", tmp_path / "photos", *QUICK, "-o", tmp_path / "x.onnx").exception)
+    assert "other.png" in text and "--size" in text
+
+
+@pytest.mark.parametrize("words", [("--table", "none/t.json"), ("--min-sqnr", "nan"), ("--max-drop", "-5")])
+def test_what_cannot_work_is_refused_before_calibration(files: Path, tmp_path: Path, words: tuple[str, str]) -> None:
+    log: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("requant.pipeline.quantization.calibrate", lambda *a, **k: log.append(a))
+        out = ("-o", tmp_path / "x.onnx")
+        result = call("quantize", MODEL, "--data", files / "digits.npz", *QUICK, *words, *out)
+    assert isinstance(result.exception, requant.errors.RequantError)
+    assert "next:" in str(result.exception)
+    assert log == []
+
+
 # --- preprocessing -------------------------------------------------------------------------------------------------
 
 
@@ -346,15 +389,17 @@ def test_preprocessing_is_remembered_and_used_by_run(remembering: str) -> None:
     given = json.loads(ok("run", remembering, *image, *PREPARE))
     assert "as remembered in the file" in kept["preprocess"]
     assert "16" in kept["preprocess"]
-    assert "remembered" not in given["preprocess"]
+    assert "but for --divide, --size" in given["preprocess"]
     assert kept["outputs"]["softmax_output"]["top"] == given["outputs"]["softmax_output"]["top"]
     assert kept["outputs"]["softmax_output"]["top"][0][0][0] == 7
     assert "as remembered in the file" in ok("run", remembering, "--input", DIGITS / "seven.png")
 
 
-def test_options_set_the_remembered_preprocessing_aside(remembering: str) -> None:
-    found = json.loads(ok("run", remembering, "--input", DIGITS / "seven.png", "--divide", "8", "--json"))
-    assert "x / 8" in found["preprocess"]
+def test_options_replace_parts_of_the_remembered_preprocessing(remembering: str) -> None:
+    found = json.loads(ok("run", remembering, "--input", DIGITS / "seven.png", "--mean", "1", "--json"))
+    assert "(x / 16 - 1) / 1" in found["preprocess"]
+    assert "8x8" in found["preprocess"]
+    assert "as remembered in the file, but for --mean" in found["preprocess"]
 
 
 def test_quantize_uses_what_a_float_file_remembers(files: Path, tmp_path: Path, remembering: str) -> None:

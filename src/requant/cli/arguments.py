@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import os
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,8 +15,6 @@ from requant.errors import EngineError, InputError, ShapeError
 from requant.formats.images import METADATA_KEY, Preprocess
 from requant.pipeline import Model, load
 from requant.symbol.infer import infer
-
-log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -245,22 +242,22 @@ def preprocess_from(
 
 
 def preprocessing(model: Model, image: Mapping[str, Any]) -> tuple[Preprocess, bool]:
-    """What the image options say; where none is given, what the model's file remembers of its quantization.
+    """What the image options say; what they do not say is as the model's file remembers it of its quantization.
 
     Args:
         image: the values of ``image_options``, by parameter name.
     Returns:
-        The preprocessing, and whether it is the remembered one.
+        The preprocessing, and whether some of it is remembered.
     Raises:
         FormatError: the file remembers something that cannot be read.
     """
     kept = remembered(model)
     if kept is not None:
         given = image_options_given(image)
-        if not given:
-            return kept, True
-        options = ", ".join(f"--{n}" for n in given)
-        log.info("%s: %s given, the preprocessing in the file is left aside", model.source, options)
+        changed = {("color" if n == "rgb" else n): image[n] for n in given}
+        if "color" in changed:
+            changed["color"] = "rgb" if changed["color"] else "bgr"
+        return dataclasses.replace(kept, **changed), True
     return preprocess_from(model, **image), False
 
 
@@ -290,21 +287,3 @@ def existing(path: str) -> Path:
     if not found.exists():
         raise InputError("no such file", where=path)
     return found
-
-
-def check_target(output: str) -> None:
-    """Raise InputError if no model can be written under that name, or not one of the kind that it says."""
-    path = Path(output)
-    if not output.strip() or path.is_dir() or output.endswith(("/", os.sep)):
-        raise InputError(
-            "the output is a folder, not a file", where=repr(output), expected="net.onnx, or a prefix for MXNet files"
-        )
-    if not path.absolute().parent.is_dir():
-        raise InputError("the folder to write to does not exist", where=output, next=f"mkdir -p {path.parent}")
-    # A prefix may have a dot in it, as in mobilenet1.0; letters behind the last one mean a kind of file.
-    if path.suffix != ".onnx" and path.suffix[1:].isalpha():
-        raise InputError(
-            "the output is named like a file of another kind",
-            where=output,
-            expected="a name that ends in .onnx, or a prefix: net gives net-symbol.json and net-0000.params",
-        )

@@ -16,7 +16,7 @@ from requant.engines import get, names
 from requant.errors import EngineError
 from requant.facts import facts, random_feeds
 from requant.pipeline import Compiled, Model
-from requant.pipeline.timing import by_turns
+from requant.pipeline.timing import in_blocks
 
 
 @click.command(name="bench")
@@ -74,7 +74,7 @@ def command(
             feeds = random_feeds(loaded, at)
             macs = facts(loaded, at).macs
             ready = {n: loaded.compile(n, threads=threads, shapes=at) for n in chosen}
-            times = by_turns({n: _caller(c, feeds) for n, c in ready.items()}, seconds * len(chosen))
+            times = in_blocks({n: _caller(c, feeds) for n, c in ready.items()}, seconds)
             bar.advance(task)
             for name in chosen:
                 many = loaded.compile(name, threads=threads, hint="throughput", shapes=at)

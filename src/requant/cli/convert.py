@@ -12,11 +12,12 @@ import numpy as np
 
 from requant import spec
 from requant.cli import show
-from requant.cli.arguments import any_shapes, check_target, json_option, model_options, open_model
+from requant.cli.arguments import any_shapes, json_option, model_options, open_model
 from requant.engines import get, names
 from requant.errors import RequantError
 from requant.facts import random_feeds
 from requant.formats.onnx_file import read
+from requant.formats.target import check_model
 from requant.pipeline import Model
 
 #: Greatest relative difference between the source and the file, on random input, that is called equal.
@@ -44,7 +45,7 @@ def command(model: str, params: str | None, epoch: int | None, shapes: Any, outp
       requant convert resnet50 -o resnet50.onnx
       requant convert net-symbol.json --params iter_5000.params --shape data=1,3,300,300 -o net.onnx
     """
-    check_target(output)
+    check_model(output)
     loaded = open_model(model, params, epoch, shapes)
     if not output.endswith(".onnx"):
         files = loaded.save(output)

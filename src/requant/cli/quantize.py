@@ -10,7 +10,6 @@ import click
 
 from requant.cli import EXIT_GOAL_MISSED, show
 from requant.cli.arguments import (
-    check_target,
     engine_option,
     image_options,
     image_options_given,
@@ -23,6 +22,7 @@ from requant.engines import names as engine_names
 from requant.errors import InputError
 from requant.formats.dataset import Dataset, open_files
 from requant.formats.images import METADATA_KEY
+from requant.formats.target import check_model
 from requant.pipeline import Model
 from requant.pipeline.quantization import quantize
 from requant.quant.calibrators import calibrators
@@ -137,7 +137,7 @@ def command(
       requant quantize net --data calib.npz --mode measured --budget 120 --min-sqnr 20 -o net-fast.onnx
       requant quantize net --data calib.npz -o net-int8    (net-int8-symbol.json and net-int8-0000.params, for MXNet)
     """
-    check_target(output)
+    check_model(output)
     loaded = open_model(model, params, epoch, shapes)
     if not output.endswith(".onnx") and loaded.symbol is None:
         raise InputError(

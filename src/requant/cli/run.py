@@ -15,6 +15,7 @@ from requant.cli.arguments import (
     engine_option,
     existing,
     image_options,
+    image_options_given,
     json_option,
     model_options,
     open_model,
@@ -23,6 +24,7 @@ from requant.cli.arguments import (
 from requant.errors import FormatError, InputError
 from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
+from requant.formats.target import check_file
 from requant.pipeline import Model
 
 
@@ -60,8 +62,8 @@ def command(
     """Run MODEL on images or arrays, and show its outputs.
 
     Images are decoded, resized to the model's input and normalized as the options say; nothing is guessed, and what
-    was done is printed. Where no option is given and the file remembers the preprocessing that it was quantized with,
-    that is used. Arrays go in as they are.
+    was done is printed. Where the file remembers the preprocessing that it was quantized with,
+    that is used; options given here replace parts of it. Arrays go in as they are.
 
     \b
     Examples:
@@ -69,6 +71,8 @@ def command(
       requant run net --input cat.jpg --divide 255 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
       requant run bert.onnx --input input_ids=ids.npy --input attention_mask=mask.npy -o out.npz
     """
+    if output is not None:
+        check_file(output, "a name such as outputs.npz")
     names = _lines(labels) if labels else None
     loaded = open_model(model, params, epoch, shapes)
     feeds, note = gather(loaded, inputs, image)
@@ -82,7 +86,8 @@ def command(
     named = dict(zip(loaded.output_names, outs))
     if output:
         arrays: dict[str, Any] = dict(named)
-        np.savez(output, **arrays)
+        with open(output, "wb") as file:  # given a name, numpy would add .npz to it
+            np.savez(file, **arrays)
     if as_json:
         show.as_json(
             {
@@ -107,6 +112,11 @@ def command(
         _show(name, array, top, names)
     if output:
         out.print(f"Saved {', '.join(named)} to {output}")
+
+
+def _remembered(image: Mapping[str, Any]) -> str:
+    given = image_options_given(image)
+    return ", as remembered in the file" + (f", but for --{', --'.join(given)}" if given else "")
 
 
 def _lines(path: str) -> list[str]:
@@ -141,7 +151,7 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
         if is_image(file):
             if prepare is None:
                 prepare, kept = preprocessing(model, image)
-                note = prepare.describe() + (", as remembered in the file" if kept else "")
+                note = prepare.describe() + (_remembered(image) if kept else "")
             found.setdefault(name, []).append(prepare.array(read_image(file, prepare.color)))
         else:
             found.setdefault(name, []).append(read_npy(file))

@@ -60,14 +60,13 @@ def get(name: str = DEFAULT) -> Engine:
         EngineError: there is none of that name; the message lists those there are and which can be used here.
     """
     engines = _found()
-    if name.lower() not in engines:
+    wanted = str(name).lower()
+    if wanted not in engines:
         states = []
         for engine in engines.values():
             found = engine.available()
             states.append(
                 f"{engine.name} ({found.version})" if found.ok else f"{engine.name} (not available: {found.why})"
             )
-        raise EngineError(
-            "unknown engine", got=repr(name), expected=", ".join(states), next=nearest(name.lower(), engines)
-        )
-    return engines[name.lower()]
+        raise EngineError("unknown engine", got=repr(name), expected=", ".join(states), next=nearest(wanted, engines))
+    return engines[wanted]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import glob
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import CalibrationError, InputError, nearest
+from requant.errors import CalibrationError, FormatError, InputError, nearest
 from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
 from requant.formats.recordio import MXIndexedRecordIO, MXRecordIO, unpack
 
 Batch = dict[str, np.ndarray]
+log = logging.getLogger(__name__)
 
 
 class Dataset(abc.ABC):
@@ -53,6 +55,14 @@ class Dataset(abc.ABC):
         for start in range(0, len(self), size):
             yield self.samples(start, min(start + size, len(self)))
 
+    def readable(self) -> Dataset:
+        """The samples that can be read; a warning names each that is left out.
+
+        Raises:
+            CalibrationError: none can be read.
+        """
+        return self
+
     def part(self, start: int, stop: int) -> Dataset:
         """A view of some samples."""
         return _Part(self, start, min(stop, len(self)))
@@ -73,6 +83,32 @@ class _Part(Dataset):
 
     def samples(self, start: int, stop: int) -> Batch:
         return self.whole.samples(self.start + start, min(self.start + stop, self.stop))
+
+
+class Picked(Dataset):
+    """Some samples of a dataset, by number."""
+
+    def __init__(self, whole: Dataset, numbers: Sequence[int]) -> None:
+        self.whole, self.numbers = whole, list(numbers)
+        self.names, self.what, self.prepare = whole.names, whole.what, whole.prepare
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def samples(self, start: int, stop: int) -> Batch:
+        ones = [self.whole.samples(i, i + 1) for i in self.numbers[start:stop]]
+        return {n: _stack([one[n] for one in ones], self.what) for n in self.names}
+
+
+def nonfinite(data: Dataset) -> list[tuple[int, str]]:
+    """Samples with NaN or Inf in them: the number of each, and the input's name."""
+    found: list[tuple[int, str]] = []
+    for number in range(len(data)):
+        for name, array in data.samples(number, number + 1).items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                found.append((number, name))
+                break
+    return found
 
 
 class Arrays(Dataset):
@@ -106,14 +142,39 @@ class Images(Dataset):
     def __init__(self, name: str, files: Sequence[Path], prepare: Preprocess, what: str = "images") -> None:
         self.names, self.files, self.prepare, self.what = (name,), list(files), prepare, what
 
+        self._shape: tuple[int, ...] | None = None
+
     def __len__(self) -> int:
         return len(self.files)
 
     def samples(self, start: int, stop: int) -> Batch:
         return {self.names[0]: _stack([self._one(f) for f in self.files[start:stop]], self.what)}
 
+    def readable(self) -> Dataset:
+        kept = []
+        for file in self.files:
+            try:
+                read_image(file, self.prepare.color)
+            except (FormatError, OSError) as fault:
+                log.warning("left out, for it cannot be read: %s", str(fault).replace("\n", ";"))
+            else:
+                kept.append(file)
+        if not kept:
+            raise CalibrationError("none of the images can be read", where=self.what, got=f"{len(self)} files")
+        return self if len(kept) == len(self.files) else Images(self.names[0], kept, self.prepare, self.what)
+
     def _one(self, file: Path) -> np.ndarray:
-        return self.prepare.array(read_image(file, self.prepare.color))
+        array = self.prepare.array(read_image(file, self.prepare.color))
+        self._shape = self._shape or array.shape
+        if array.shape != self._shape:
+            raise InputError(
+                "the images differ in size",
+                where=file,
+                got=f"{array.shape} after {self._shape}",
+                expected="one size for all, and the model's",
+                next="give a size: --size 224 on the command line, size=(224, 224) in Preprocess",
+            )
+        return array
 
 
 class Records(Dataset):

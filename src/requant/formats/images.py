@@ -155,5 +155,11 @@ def read_image(path: str | os.PathLike[str] | BinaryIO, color: str = "rgb", wher
     except Exception as fault:  # Pillow's decoders each raise types of their own
         if isinstance(fault, (FileNotFoundError, PermissionError)):
             raise
-        raise FormatError("not an image that can be decoded", where=where or path, got=str(fault)) from fault
+        raise FormatError(
+            "not an image that can be decoded",
+            where=where or path,
+            got=str(fault),
+            expected="a whole image file",
+            next="replace or remove it; quantize leaves such files out with policy 'skip' (--skip-bad)",
+        ) from fault
     return pixels[..., None] if pixels.ndim == 2 else pixels

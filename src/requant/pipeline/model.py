@@ -30,6 +30,7 @@ from requant.errors import (
 from requant.formats import archive, onnx_file, symbol_file, tflite
 from requant.formats.params import read_params, split_arg_aux, write_params
 from requant.formats.sparse import Csr, RowSparse
+from requant.formats.target import check_model
 from requant.lower import Dims, Lowered, free_inputs, missing_parameters, needed_nodes, to_onnx
 from requant.ops.emit import NeedsShape
 from requant.passes.complete import complete
@@ -316,7 +317,9 @@ class Model:
             int8: serve in float at first, calibrate on what is asked, and become INT8 meanwhile; see ``Live``.
         Raises:
             EngineError: the engine is unknown, not installed, or refuses the graph. There is no silent switch.
+            InputError: ``shapes`` or ``int8`` is something else.
         """
+        _check_shapes(shapes)
         options = EngineOptions(
             threads=threads,
             hint=hint,  # type: ignore[arg-type]
@@ -330,7 +333,19 @@ class Model:
         if int8 is None:
             compiled = Compiled(self, engine, options, dynamic=dynamic, cache_size=cache_size)
         else:
-            from requant.pipeline.live import LiveCompiled  # deferred: who runs a float model needs no calibrators
+            from requant.pipeline.live import (
+                Live,
+                LiveCompiled,
+            )  # deferred: who runs a float model needs no calibrators
+
+            if not isinstance(int8, Live):
+                raise InputError(
+                    "not a way to become INT8",
+                    where="compile: int8",
+                    got=repr(int8)[:80],
+                    expected="a Live",
+                    next="int8=Live(iters=32); or requant.quantize(model, data) gives an INT8 model at once",
+                )
 
             compiled = LiveCompiled(self, engine, options, dynamic=dynamic, cache_size=cache_size, live=int8)
         if shapes is not None:
@@ -363,8 +378,10 @@ class Model:
             The files written.
         Raises:
             FormatError: an ONNX model cannot be written as MXNet files.
+            InputError: nothing can be written under that name, or it is that of another kind of file.
         """
         name = os.fspath(path)
+        check_model(name)
         if name.endswith(".onnx"):
             onnx_file.write(self.onnx, name)
             return [name]
@@ -517,6 +534,23 @@ def _not_pickled(what: object) -> UnsupportedError:
         "a model cannot be pickled: it holds locks, and an engine's memory",
         where=repr(what),
         next="give other processes the file's name, and call requant.load there",
+    )
+
+
+def _check_shapes(shapes: object) -> None:
+    """Raise InputError for shapes that are not sizes by input name."""
+    if shapes is None:
+        return
+    if isinstance(shapes, Mapping):
+        sizes = [s for s in shapes.values() if not isinstance(s, Sequence) or isinstance(s, str)]
+        if not sizes:
+            return
+    raise InputError(
+        "not shapes of inputs",
+        where="compile: shapes",
+        got=repr(shapes)[:80],
+        expected="sizes by input name",
+        next="shapes={'data': (1, 3, 224, 224)}",
     )
 
 

@@ -13,8 +13,9 @@ import onnx_ir as ir
 import requant
 from requant import engines
 from requant.engines.machine import usable_cores
-from requant.errors import CalibrationError, FormatError, QuantizationError
-from requant.formats.dataset import Dataset, from_program
+from requant.errors import CalibrationError, FormatError, InputError, QuantizationError
+from requant.formats.dataset import Dataset, Picked, from_program, nonfinite
+from requant.formats.target import check_file, check_model
 from requant.passes import optimize
 from requant.pipeline import measured, verify
 from requant.pipeline.calibrate import Progress, calibrate, misfit, ranges
@@ -100,8 +101,10 @@ class QuantizedModel(Model):
             The files written.
         Raises:
             FormatError: MXNet files are asked for, and the float model did not come from MXNet.
+            InputError: nothing can be written under that name, or it is that of another kind of file.
         """
         name = os.fspath(path)
+        check_model(name)
         if name.endswith(".onnx"):
             return super().save(name)
         made = self.to_symbol()
@@ -187,7 +190,11 @@ def quantize(
     search_budget = budget_of(mode, check, budget, measurements, precisions)
     rule: Mode = "best" if mode == "measured" else mode
     seconds: dict[str, float] = {}
-    source, judged = _data(model, data, samples, held_out, table)
+    _check_call(model, batch, metric)
+    exclude, exclude_ops = ((e,) if isinstance(e, str) else tuple(e) for e in (exclude, exclude_ops))
+    if table is not None and not isinstance(table, CalibrationTable) and not Path(table).is_file():
+        check_file(table, "a table, or a name to write one under, such as net.calib.json")
+    source, judged = _data(model, data, samples, held_out, table, policy)
     scheme = engines.get(target or engine).scheme
     if mode == "measured" and target not in (None, engine):
         raise QuantizationError(
@@ -201,7 +208,9 @@ def quantize(
     filled, path = _table(table, floating, made)
     if filled is None:
         if source is None:
-            raise CalibrationError("there is no calibration data, and no table", next="pass data, or an existing table")
+            raise CalibrationError(
+                "there is no calibration data, and no table", next="give data (--data PATH), or an existing table"
+            )
         also = [] if model.symbol is None else more_tensors(model.symbol, model.params, made, _tensors(floating))
         if search_budget is not None:  # in a mixture any of them may need a range of its own
             also = [*also, *(t.name for t in made.tensors)]
@@ -265,24 +274,78 @@ def _tensors(model: ir.Model) -> list[str]:
 
 
 def _data(
-    model: Model, data: Any, samples: int | None, held_out: Any, table: object
+    model: Model, data: Any, samples: int | None, held_out: Any, table: object, policy: Policy
 ) -> tuple[Dataset | None, Dataset | None]:
-    """The calibration data and the held-out data."""
+    """The calibration data, and held-out data of which all is finite."""
     names = model.input_names
     if data is None and table is None:
-        raise CalibrationError("there is no calibration data", expected=f"data for {names}", next="pass data=...")
+        raise CalibrationError(
+            "there is no calibration data", expected=f"data for {names}", next="give data (--data PATH), or a table"
+        )
     source = None if data is None else from_program(data, names, samples)
+    if source is not None and policy == "skip":
+        source = source.readable()
     if source is not None and samples is not None:
         source = source.part(0, samples)
     if held_out is not None:
-        return source, from_program(held_out, names)
+        return source, _finite(from_program(held_out, names), policy)
     if source is None:
         return None, None
     apart = min(64, len(source) // 5)
     if apart == 0:
         log.warning("only %d samples: the int8 model is verified on the data that calibrated it", len(source))
-        return source, source
-    return source.split(apart)
+        return source, _finite(source, policy)
+    rest, judged = source.split(apart)
+    return rest, _finite(judged, policy)
+
+
+def _finite(data: Dataset, policy: Policy) -> Dataset:
+    """Held-out samples without NaN or Inf, which would spoil every figure without a word.
+
+    Raises:
+        CalibrationError: there are some, and they are not to be skipped; or there are no others.
+    """
+    data = data.readable() if policy == "skip" else data
+    bad = nonfinite(data)
+    if not bad:
+        return data
+    if policy != "skip" or len(bad) == len(data):
+        number, name = bad[0]
+        raise CalibrationError(
+            "NaN or Inf in the data that the int8 model is verified on",
+            where=f"{data.what}: input {name!r}",
+            got=f"sample {number} of {len(data)} held out" + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""),
+            expected="finite numbers; a figure with NaN in it would say nothing",
+            next="look at this sample and its preprocessing; policy 'skip' (--skip-bad) leaves such samples out",
+        )
+    log.warning("%d of %d held-out samples were skipped: they hold NaN or Inf", len(bad), len(data))
+    left_out = {number for number, _ in bad}
+    return Picked(data, [i for i in range(len(data)) if i not in left_out])
+
+
+def _check_call(model: object, batch: object, metric: object) -> None:
+    """Refuse what a program may pass by mistake.
+
+    Raises:
+        InputError: the model is not one, the batch size is no size, or the metric cannot be called.
+    """
+    if not isinstance(model, Model):
+        raise InputError(
+            "not a model",
+            where="quantize",
+            got=repr(model)[:80],
+            expected="a Model",
+            next="requant.load(path) gives one",
+        )
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise InputError("not a batch size", where="quantize: batch", got=repr(batch), expected="1 or more")
+    if metric is not None and not callable(metric):
+        raise InputError(
+            "not a metric",
+            where="quantize: metric",
+            got=repr(metric)[:80],
+            expected="a function of an iterator over (inputs, outputs) that returns a number",
+        )
 
 
 def _table(

@@ -41,6 +41,10 @@ RETREATS = (1, 2, 4, 8, 16)
 SLACK = 1.0
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and math.isfinite(value)
+
+
 @dataclass(frozen=True)
 class Goals:
     """What the int8 model must reach.
@@ -54,6 +58,17 @@ class Goals:
     max_drop: float | None = None
     min_speedup: float | None = None
     min_sqnr: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_drop", 0.0), ("min_speedup", 0.0), ("min_sqnr", -math.inf)):
+            given = getattr(self, name)
+            if given is not None and not (_is_number(given) and given >= least):
+                raise QuantizationError(
+                    f"{name} is not a goal",
+                    got=repr(given),
+                    expected="a finite number" if least < 0 else "a finite number, not below 0",
+                    next="leave it out to set no goal",
+                )
 
     def __bool__(self) -> bool:
         return any(g is not None for g in (self.max_drop, self.min_speedup, self.min_sqnr))

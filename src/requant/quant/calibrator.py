@@ -38,7 +38,7 @@ class NonFiniteActivation(CalibrationError):
             where=f"tensor {tensor!r}",
             got=f"{value} at {list(index)}" + ("" if sample is None else f": sample {sample} of the batch"),
             expected="finite numbers; a range with NaN or Inf in it would break the model silently",
-            next="look at this sample and its preprocessing; the policy 'skip' leaves such samples out",
+            next="look at this sample and its preprocessing; policy 'skip' (--skip-bad) leaves such samples out",
         )
 
 
