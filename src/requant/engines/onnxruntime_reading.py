@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from requant.passes.rewrite import Array, attribute, constant, initializer, ints, unique
+from requant import qmath
+from requant.passes.rewrite import attribute, constant, initializer, insert_before, ints, unique
 
 Version = tuple[int, int]
 _INT8_PRODUCTS: Version = (1, 24)
@@ -67,19 +68,6 @@ def _concerned(node: ir.Node, rules: dict[str, Rule]) -> bool:
     return node.domain in ("", "ai.onnx") and node.op_type in rules and rules[node.op_type].applies(node)
 
 
-def _insert(
-    graph: ir.Graph, before: ir.Node, kind: str, inputs: list[ir.Value], like: ir.Value, dtype: ir.DataType | None
-) -> ir.Value:
-    """A node in front of another. Its output has the name of ``like`` with a suffix, and the given dtype."""
-    made = ir.Value(name=unique(graph, f"{like.name}_{kind.lower()}"), shape=like.shape)
-    if dtype is not None:
-        made.type = ir.TensorType(dtype)
-    one = ir.Node("", kind, inputs, outputs=[made], name=f"{made.name}/{kind}")
-    one.metadata_props.update(before.metadata_props)
-    graph.insert_before(before, one)
-    return made
-
-
 # -- Products of int8: before 1.24 convolutions take uint8 alone, and matrices not int8 with uint8 ---------------------
 
 
@@ -100,12 +88,12 @@ def _as_uint8(graph: ir.Graph, node: ir.Node) -> None:
             continue
         integers, offset = constant(value), constant(zero) if zero is not None else np.zeros((), np.int8)
         given[place + 2] = (
-            initializer(graph, f"{value.name}_zero_point", _raised(offset))
+            initializer(graph, f"{value.name}_zero_point", qmath.as_unsigned(offset))
             if offset is not None
             else _raise(graph, node, zero)
         )
         given[place] = (
-            initializer(graph, f"{value.name}_uint8", _raised(integers))
+            initializer(graph, f"{value.name}_uint8", qmath.as_unsigned(integers))
             if integers is not None
             else _raise(graph, node, value)
         )
@@ -114,17 +102,14 @@ def _as_uint8(graph: ir.Graph, node: ir.Node) -> None:
         node.replace_input_with(place, value)
 
 
-def _raised(integers: Array) -> Array:
-    return (integers.astype(np.int16) + 128).astype(np.uint8)
-
-
 def _raise(graph: ir.Graph, node: ir.Node, value: ir.Value | None) -> ir.Value:
     """A computed int8 tensor as uint8, through float32, which holds all of both exactly."""
     assert value is not None
     one = initializer(graph, "one_step", np.ones((), np.float32))
     zero = initializer(graph, "middle_of_uint8", np.full((), 128, np.uint8))
-    real = _insert(graph, node, "DequantizeLinear", [value, one], value, ir.DataType.FLOAT)
-    return _insert(graph, node, "QuantizeLinear", [real, one, zero], value, ir.DataType.UINT8)
+    real = insert_before(node, "DequantizeLinear", [value, one], f"{value.name}_real", ir.DataType.FLOAT, value.shape)
+    name = f"{value.name}_uint8"
+    return insert_before(node, "QuantizeLinear", [real, one, zero], name, ir.DataType.UINT8, value.shape)
 
 
 # -- AveragePool that counts its padding: before 1.25 the divisor is wrong where paddings differ -----------------------
@@ -143,8 +128,7 @@ def _pad_before(graph: ir.Graph, node: ir.Node) -> None:
     assert data is not None
     half = len(pads) // 2
     around = initializer(graph, f"{data.name}_pads", np.array([0, 0, *pads[:half], 0, 0, *pads[half:]], np.int64))
-    padded = _insert(graph, node, "Pad", [data, around], data, data.dtype)
-    padded.shape = None
+    padded = insert_before(node, "Pad", [data, around], f"{data.name}_padded", data.dtype, None)
     node.replace_input_with(0, padded)
     del node.attributes["pads"]
 

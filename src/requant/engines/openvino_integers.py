@@ -23,7 +23,17 @@ from collections.abc import Iterable
 import numpy as np
 import onnx_ir as ir
 
-from requant.passes.rewrite import Array, constant, forget_names, initializer, ints, scalar, sole_user, static_shape
+from requant.passes.rewrite import (
+    Array,
+    constant,
+    forget_names,
+    initializer,
+    insert_before,
+    ints,
+    scalar,
+    sole_user,
+    static_shape,
+)
 from requant.passes.rewrite import unique as free_name
 
 _BYTES = (ir.DataType.INT8, ir.DataType.UINT8)
@@ -184,12 +194,14 @@ class _Editor:
         dtype: ir.DataType = ir.DataType.FLOAT,
     ) -> ir.Value:
         """The result of a new node in front of another; it has the shape of what that one makes."""
-        out = self._value(before.outputs[0], dtype, what)
-        made = ir.Node("", kind, inputs, attributes, outputs=[out], name=f"{out.name}/{kind}")
+        like = before.outputs[0]
+        out = insert_before(before, kind, inputs, f"{like.name}_{what}", dtype, like.shape, attributes)
+        made = out.producer()
+        assert made is not None
         if kind in _PRODUCTS.values():
             made.name = of.name
+        made.metadata_props.clear()
         made.metadata_props.update(of.metadata_props)
-        self.graph.insert_before(before, made)
         return out
 
     def _value(self, like: ir.Value, dtype: ir.DataType, what: str) -> ir.Value:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
+from requant import qmath
 from requant.passes.rewrite import constant, forget_names, initializer
 
 #: Operators that hand on the values of their first input, or clip them.
@@ -22,7 +23,6 @@ _MOVING = frozenset(
         *("Identity", "Pad", "DepthToSpace", "SpaceToDepth", "Resize", "Expand", "Tile", "Dropout"),
     }
 )
-_SHIFT = 128
 
 
 def unsigned_joins(model: ir.Model) -> ir.Model:
@@ -106,10 +106,10 @@ def _shift(graph: ir.Graph, quantized: ir.Value) -> None:
     for node in nodes:
         zero = constant(node.inputs[2])
         assert zero is not None
-        moved = (zero.astype(np.int16) + _SHIFT).astype(np.uint8)
+        moved = qmath.as_unsigned(zero)
         node.replace_input_with(2, initializer(graph, f"{node.name}_zero_point", moved))
     array = constant(quantized) if maker is None else None
     if array is not None:
-        shifted = initializer(graph, f"{quantized.name}_unsigned", (array.astype(np.int16) + _SHIFT).astype(np.uint8))
+        shifted = initializer(graph, f"{quantized.name}_unsigned", qmath.as_unsigned(array))
         for node in nodes:
             node.replace_input_with(0, shifted)

@@ -19,7 +19,19 @@ def _counts(label: Array, pred: Array, classes: int) -> Array:
     return numpy.bincount(pairs, minlength=classes * classes).reshape(classes, classes).astype(numpy.float64)
 
 
-class _TwoClasses(BothSums):
+class _Counted(BothSums):
+    """Tables of counts (predicted, label), since the last reset of each kind."""
+
+    def reset(self) -> None:
+        super().reset()
+        self._local, self._all = numpy.zeros((2, 2)), numpy.zeros((2, 2))
+
+    def reset_local(self) -> None:
+        super().reset_local()
+        self._local = numpy.zeros((2, 2))
+
+
+class _TwoClasses(_Counted):
     """A figure of the four counts of predictions (argmax over axis 1) and labels, 1 being the positive class.
 
     Args:
@@ -35,14 +47,6 @@ class _TwoClasses(BothSums):
     def of(self, counts: Array) -> float:
         """The figure of counts: (predicted, label)."""
         raise NotImplementedError
-
-    def reset(self) -> None:
-        super().reset()
-        self._local, self._all = numpy.zeros((2, 2)), numpy.zeros((2, 2))
-
-    def reset_local(self) -> None:
-        super().reset_local()
-        self._local = numpy.zeros((2, 2))
 
     def update(self, labels: Any, preds: Any) -> None:
         labels, preds = check_label_shapes(as_list(labels), as_list(preds), wrap=True)
@@ -84,19 +88,11 @@ class MCC(_TwoClasses):
         return float(determinant / math.sqrt(numpy.prod(margins[margins != 0])))
 
 
-class PCC(BothSums):
+class PCC(_Counted):
     """Matthews' coefficient for any number of classes (Gorodkin, 2004), of all counts."""
 
     def __init__(self, name: str = "pcc", **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
-
-    def reset(self) -> None:
-        super().reset()
-        self._local, self._all = numpy.zeros((2, 2)), numpy.zeros((2, 2))
-
-    def reset_local(self) -> None:
-        super().reset_local()
-        self._local = numpy.zeros((2, 2))
 
     @staticmethod
     def of(counts: Array) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import qmath
-from requant.passes.rewrite import Array, attribute, constant, initializer, ints, sole_user, unique
+from requant.passes.rewrite import Array, attribute, constant, initializer, insert_before, ints, sole_user, unique
 from requant.qmath import QuantParams
 from requant.scheme import Scheme
 
@@ -83,12 +83,8 @@ def _as_matrices(graph: ir.Graph, node: ir.Node) -> bool:
     rank = taps.ndim
 
     def add(kind: str, inputs: list[ir.Value], name: str, dtype: ir.DataType, **attributes: object) -> ir.Value:
-        made = ir.Value(name=unique(graph, f"{out.name}_{name}"), type=ir.TensorType(dtype))
         own = ir.convenience.convert_attributes(attributes)
-        one = ir.Node("", kind, inputs, attributes=own, outputs=[made], name=f"{made.name}/{kind}")
-        one.metadata_props.update(node.metadata_props)
-        graph.insert_before(node, one)
-        return made
+        return insert_before(node, kind, inputs, f"{out.name}_{name}", dtype, None, own)
 
     def stored(array: Array, name: str) -> ir.Value:
         return initializer(graph, f"{out.name}_{name}", array)

@@ -238,6 +238,25 @@ def bypass(node: ir.Node, value: ir.Value, index: int = 0) -> None:
         value.name = name
 
 
+def insert_before(
+    node: ir.Node,
+    op_type: str,
+    inputs: Iterable[ir.Value | None],
+    name: str,
+    dtype: ir.DataType | None,
+    shape: ir.Shape | None,
+    attributes: Iterable[ir.Attr] = (),
+) -> ir.Value:
+    """The one output, of this dtype and shape, of a new node in front of another, whose names it bears too."""
+    graph = node.graph
+    assert isinstance(graph, ir.Graph)
+    out = ir.Value(name=unique(graph, name), shape=shape, type=None if dtype is None else ir.TensorType(dtype))
+    made = ir.Node("", op_type, list(inputs), attributes, outputs=[out], name=f"{out.name}/{op_type}")
+    made.metadata_props.update(node.metadata_props)
+    graph.insert_before(node, made)
+    return out
+
+
 def new_node(
     graph: ir.Graph, op_type: str, inputs: Iterable[ir.Value | None], like: ir.Node, name: str, **attributes: Any
 ) -> ir.Node:

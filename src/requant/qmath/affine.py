@@ -341,6 +341,11 @@ def represented(params: QuantParams) -> tuple[FloatArray, FloatArray]:
     )
 
 
+def as_unsigned(integers: Array) -> IntArray:
+    """int8 as uint8, 128 higher: with a zero point that moves along, it means the same numbers."""
+    return (integers.astype(np.int16) + 128).astype(np.uint8)
+
+
 def addend_range(total: QuantParams, other: QuantParams) -> Range:
     """What can be added to a tensor without the sum saturating: beyond it, any number gives the same integer.
 
