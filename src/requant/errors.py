@@ -91,10 +91,22 @@ class UnsupportedError(RequantError, NotImplementedError):
     """Something that requant does not do, and says so (training, for instance)."""
 
 
-def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
+def counted(number: int, what: str, many: str | None = None) -> str:
+    """A number of things in words: ``1 sample``, ``3 samples``; ``many`` where the plural takes more than an s."""
+    return f"{number} {what if number == 1 else many or what + 's'}"
+
+
+def shown(value: object, most: int = 80) -> str:
+    """What a program passed, as the *got* part of a message: the shape of an array, or a repr that is cut short."""
+    shape = getattr(value, "shape", None)
+    text = f"{type(value).__name__} of shape {shape}" if isinstance(shape, tuple) else " ".join(repr(value).split())
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def nearest(name: object, known: Iterable[object], n: int = 3) -> str:
     """Say which of ``known`` names are closest to ``name``, as the *next* part of a message."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=n, cutoff=0.4)
+    names = [str(k) for k in known]
+    close = difflib.get_close_matches(str(name), names, n=n, cutoff=0.4)
     if close:
         return "did you mean " + ", ".join(repr(c) for c in close) + "?"
     if len(names) <= 12:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import requant
-from requant.errors import QuantizationError, RequantError
+from requant.errors import CalibrationError, InputError, QuantizationError, RequantError
 from requant.pipeline.timing import in_blocks
 
 DIGITS = Path(__file__).resolve().parents[1] / "digits"
@@ -39,6 +39,52 @@ def test_quantize(model: requant.Model, words: dict[str, Any], said: str) -> Non
     with pytest.raises(RequantError) as fault:
         requant.quantize(model, X, **words)
     assert said in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((None,), ["load: the model", "None"]),
+        ((123,), ["load: the model", "123"]),
+        ((b"net",), ["load: the model", "b'net'"]),
+        (([str(DIGITS / "digits")],), ["load: the model", "digits"]),
+        ((DIGITS / "digits", {"conv0_weight": X}), ["load: params", "conv0_weight"]),
+        ((DIGITS / "digits", None, "0"), ["load: epoch", "'0'"]),
+    ],
+)
+def test_load(words: tuple[Any, ...], said: list[str]) -> None:
+    with pytest.raises(InputError) as fault:
+        path, params, epoch = (*words, None, None)[:3]
+        requant.load(path, params, epoch=epoch)
+    assert all(part in str(fault.value) for part in [*said, "got:", "expected:", "next:"])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (np.full((4, 1, 8, 8), "a"), "dtype <U1"),
+        (np.full((4, 1, 8, 8), None), "dtype object"),
+        ({"data": [[1], [1, 2]]}, "not an array"),
+        ({"data": None}, "no numbers"),
+        ({}, "no data for input 'data'"),
+        (["cat.jpg", "dog.jpg"], "batch 0: data that are no numbers"),
+        ([X, None], "batch 1: data that are no numbers"),
+        ([X, X[:0]], "batch 1: a batch without samples"),
+        ([1.0, 2.0], "batch 0: a batch without samples"),
+        ([[]], "without samples"),
+        ([], "gave no batch"),
+        (3, "not data"),
+    ],
+)
+def test_data(model: requant.Model, data: Any, said: str) -> None:
+    with pytest.raises(CalibrationError) as fault:
+        requant.quantize(model, data)
+    assert all(part in str(fault.value) for part in [said, "got:", "expected:", "next:"])
+
+
+def test_a_name_that_is_no_text_is_told_the_true_names(model: requant.Model) -> None:
+    with pytest.raises(InputError, match="known names: 'data'"):
+        model.run({1: X})
 
 
 def test_a_path_is_not_a_model() -> None:

@@ -25,12 +25,12 @@ from typing import IO, Any, Literal, cast
 
 from requant.errors import FormatError, nearest
 from requant.formats.sniff import recognize
+from requant.formats.target import check_load
 
 #: Files that hold a whole model, by their ending.
 _WHOLE: dict[str, Literal["onnx", "tflite"]] = {".onnx": "onnx", ".tflite": "tflite"}
 _TAR_NAMES = (".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
-_MAX_MEMBERS = 10_000
-_MAX_BYTES = 16 << 30
+_MAX_MEMBERS, _MAX_BYTES = 10_000, 16 << 30
 #: Weights hardly compress; an archive that promises to grow this much beyond the slack is no model.
 _MAX_RATIO, _SLACK = 200, 64 << 20
 _CHUNK = 1 << 20
@@ -85,8 +85,7 @@ def _listing(folder: Path) -> list[str]:
 
 def _model_names(folder: Path) -> list[str]:
     """Names in a folder that could belong to a model."""
-    endings = (".json", ".params", *_WHOLE, *_TAR_NAMES)
-    return [name for name in _listing(folder) if name.endswith(endings)]
+    return [name for name in _listing(folder) if name.endswith((".json", ".params", *_WHOLE, *_TAR_NAMES))]
 
 
 def _looks_like_symbol(path: Path) -> bool:
@@ -111,8 +110,7 @@ def _epoch_of(path: Path) -> int | None:
 
 
 def _prefix_of(symbol: Path) -> str:
-    name = symbol.name.removesuffix(".json")
-    return name.removesuffix("-symbol").removesuffix("_symbol")
+    return symbol.name.removesuffix(".json").removesuffix("-symbol").removesuffix("_symbol")
 
 
 def _params_for(symbol: Path, epoch: int | None, required: bool) -> Path | None:
@@ -351,9 +349,11 @@ def locate(
     - ``model.tar.gz``: unpacked to a temporary folder, which `ModelFiles.close` removes.
 
     Raises:
+        InputError: a name is no name, or the epoch no number.
         FormatError: the model is ambiguous, or the archive is broken or hostile.
         FileNotFoundError: there is nothing of that name (also a FormatError). The message lists what is there.
     """
+    check_load(path, params, epoch)
     target = Path(path)
     chosen = None if params is None else Path(params)
     if chosen is not None and not chosen.is_file():

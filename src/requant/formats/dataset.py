@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import CalibrationError, FormatError, InputError, nearest
+from requant.errors import CalibrationError, FormatError, InputError, nearest, shown
 from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
 from requant.formats.recordio import MXIndexedRecordIO, MXRecordIO, unpack
@@ -305,32 +305,43 @@ def _from_npy(files: Sequence[Path], names: Sequence[str], what: str) -> Dataset
     return Stored([{names[0]: a} for a in arrays], what)
 
 
-def from_program(data: Any, names: Sequence[str], limit: int | None = None) -> Dataset:
+def from_program(data: Any, names: Sequence[str], limit: int | None = None, where: str = "the data") -> Dataset:
     """The dataset behind what a program passes: an array, a dict of arrays, a ``Dataset``, or an iterable of batches.
 
     Args:
         data: ``(N, ...)`` array for a model with one input; dict of such arrays by input name; or any iterable of
             batches, each an array, a tuple or list in input order, a dict, or an object with ``.data`` (``DataBatch``).
         limit: read at most this many samples of an iterable.
+        where: the call and its argument, for messages.
     Raises:
         CalibrationError: there is no data, or names do not fit; the message says which are wanted.
     """
     if isinstance(data, Dataset):
         return data
     if data is None:
-        raise CalibrationError("there is no calibration data", expected=f"data for {list(names)}", next=_PROGRAM_KINDS)
+        raise CalibrationError(
+            "there is no calibration data", where=where, expected=f"data for {list(names)}", next=_PROGRAM_KINDS
+        )
     if isinstance(data, (str, os.PathLike)):
         return open_files(os.fspath(data), names, Preprocess())
     if isinstance(data, np.ndarray) or hasattr(data, "asnumpy"):
-        return Arrays(named(data, names))
+        return Arrays(named(data, names, where), where)
     if isinstance(data, Mapping):
-        return Arrays(named(data, names))
+        return Arrays(named(data, names, where), where)
     if not isinstance(data, Iterable):
-        raise CalibrationError("not data", got=type(data).__name__, next=_PROGRAM_KINDS)
+        raise CalibrationError("not data", where=where, got=shown(data), expected="samples", next=_PROGRAM_KINDS)
     batches: list[Batch] = []
     count = 0
-    for item in data:
-        batch = named(item, names)
+    for number, item in enumerate(data):
+        batch = named(item, names, f"{where}: batch {number}")
+        if not all(a.ndim and len(a) for a in batch.values()):
+            raise CalibrationError(
+                "a batch without samples",
+                where=f"{where}: batch {number}",
+                got=", ".join(f"{n}: {a.shape}" for n, a in batch.items()),
+                expected="at least one sample in the first dimension of each array",
+                next=_PROGRAM_KINDS,
+            )
         batches.append(batch)
         count += len(next(iter(batch.values())))
         if limit is not None and count >= limit:
@@ -338,20 +349,25 @@ def from_program(data: Any, names: Sequence[str], limit: int | None = None) -> D
     if not batches:
         raise CalibrationError(
             "the data gave no batch",
-            got=type(data).__name__,
+            where=where,
+            got=shown(data),
+            expected="at least one",
             next="a generator can be read once: make a new one, or pass a list",
         )
-    return Stored(batches, type(data).__name__)
+    return Stored(batches, where)
 
 
-_PROGRAM_KINDS = "pass an array (N, ...), a dict of arrays by input name, or an iterable of batches"
+_NUMBERS = "an array of numbers"
+_PROGRAM_KINDS = (
+    "pass an array (N, ...), a dict of arrays by input name, an iterable of batches, or the name of a folder or file"
+)
 
 
-def named(item: Any, names: Sequence[str]) -> Batch:
+def named(item: Any, names: Sequence[str], where: str = "the data") -> Batch:
     """One batch as arrays by input name.
 
     Raises:
-        CalibrationError: wrong names, too many or too few arrays.
+        CalibrationError: wrong names, too few arrays, or no arrays of numbers.
     """
     if hasattr(item, "data") and isinstance(item.data, (list, tuple)):  # a DataBatch: its labels are not inputs
         item = list(item.data)
@@ -359,19 +375,33 @@ def named(item: Any, names: Sequence[str]) -> Batch:
         for key in item:
             if key not in names:
                 raise CalibrationError(
-                    "no input of that name", got=key, expected=list(names), next=nearest(str(key), names)
+                    "no input of that name", where=where, got=key, expected=list(names), next=nearest(key, names)
                 )
-        given = {str(n): _array(a) for n, a in item.items()}
+        given = {str(n): _array(a, where) for n, a in item.items()}
     elif isinstance(item, (list, tuple)) and not all(isinstance(v, (int, float)) for v in item):
         # (data, label) pairs are what data loaders give; what goes beyond the inputs is dropped.
-        given = {n: _array(a) for n, a in zip(names, item)}
+        given = {n: _array(a, where) for n, a in zip(names, item)}
     else:
-        given = {names[0]: _array(item)} if names else {}
+        given = {names[0]: _array(item, where)} if names else {}
     missing = [n for n in names if n not in given]
     if missing:
-        raise CalibrationError(f"no data for input {missing[0]!r}", got=list(given), expected=list(names))
+        raise CalibrationError(
+            f"no data for input {missing[0]!r}",
+            where=where,
+            got=list(given) or shown(item),
+            expected=list(names),
+            next=_PROGRAM_KINDS,
+        )
     return given
 
 
-def _array(value: Any) -> np.ndarray:
-    return np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
+def _array(value: Any, where: str) -> np.ndarray:
+    try:
+        found = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
+    except (ValueError, TypeError) as fault:  # rows of several lengths
+        got = f"{shown(value)}: {str(fault).split('.')[0]}"
+        raise CalibrationError("not an array", where=where, got=got, expected=_NUMBERS, next=_PROGRAM_KINDS) from None
+    if found.dtype.kind in "biufcV":  # V: bfloat16
+        return found
+    got = f"{shown(value)}, dtype {found.dtype}"
+    raise CalibrationError("data that are no numbers", where=where, got=got, expected=_NUMBERS, next=_PROGRAM_KINDS)

@@ -1,22 +1,61 @@
-"""Names of files to write: what cannot be written is refused before any work is done for it."""
+"""Names of files: what is none, or cannot be written, is refused before any work is done for it."""
 
 from __future__ import annotations
 
 import os
+from numbers import Integral
 from pathlib import Path
 
-from requant.errors import InputError
+from requant.errors import InputError, shown
 
 #: Written in messages for what writes models.
 MODEL_NAMES = "a name that ends in .onnx, or a prefix: net gives net-symbol.json and net-0000.params"
+
+
+def check_name(value: object, where: str, next: str) -> None:
+    """Refuse what cannot be the name of a file.
+
+    Args:
+        value: what a program passed.
+        where: the call and its argument.
+        next: how it is called.
+    Raises:
+        InputError: it is neither text nor a path.
+    """
+    if not isinstance(value, str) and not (isinstance(value, os.PathLike) and isinstance(os.fspath(value), str)):
+        raise InputError(
+            "not the name of a file", where=where, got=shown(value), expected="a str or a pathlib.Path", next=next
+        )
+
+
+def check_load(path: object, params: object, epoch: object) -> None:
+    """Refuse what a program may pass by mistake as the files of a model.
+
+    Raises:
+        InputError: a name is no name, or the epoch no whole number.
+    """
+    check_name(
+        path, "load: the model", "requant.load('net-symbol.json'), a prefix, an .onnx file, a folder or a .tar.gz"
+    )
+    if params is not None:
+        check_name(params, "load: params", "requant.load('net-symbol.json', 'net-0000.params')")
+    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, Integral)):
+        raise InputError(
+            "not an epoch",
+            where="load: epoch",
+            got=shown(epoch),
+            expected="a whole number",
+            next="leave it out for the latest",
+        )
 
 
 def check_file(path: str | os.PathLike[str], expected: str = "the name of a file") -> None:
     """Refuse a name under which no file can be written.
 
     Raises:
-        InputError: it is empty or a folder, its folder does not exist, or must not be written to.
+        InputError: it is no name, empty or a folder, its folder does not exist, or must not be written to.
     """
+    check_name(path, "the file to write", expected)
     name = os.fspath(path)
     file = Path(name)
     if not name.strip() or file.is_dir() or name.endswith(("/", os.sep)):
@@ -43,8 +82,8 @@ def check_model(path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: as ``check_file``, or the name is that of a file of another kind.
     """
+    check_file(path, MODEL_NAMES)
     name = os.fspath(path)
-    check_file(name, MODEL_NAMES)
     # A prefix may have a dot in it, as in mobilenet1.0; letters behind the last one mean a kind of file.
     suffix = Path(name).suffix
     if suffix != ".onnx" and suffix[1:].isalpha():
