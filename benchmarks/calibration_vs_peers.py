@@ -66,7 +66,7 @@ def _ours(calibrator: str, onnx: str, data: np.ndarray, batch: int) -> dict[str,
     from requant.formats.dataset import Arrays
     from requant.passes import optimize
     from requant.pipeline.calibrate import calibrate, ranges
-    from requant.quant.plan import plan
+    from requant.quant.planner import plan
 
     model = requant.load(onnx)
     model.compile(shapes={"data": (batch, 3, 224, 224)}).run(data[:batch])

@@ -35,7 +35,7 @@ from requant.formats.dataset import Batch, Dataset
 from requant.passes import optimize
 from requant.pipeline import verify
 from requant.pipeline.calibrate import calibrate
-from requant.quant.plan import plan
+from requant.quant.planner import plan
 from requant.report import Speed
 from requant.scheme import OPENVINO
 

@@ -19,7 +19,7 @@ from requant.passes import optimize
 from requant.pipeline.calibrate import calibrate
 from requant.pipeline.live import Live
 from requant.pipeline.live_build import Builder
-from requant.quant.plan import plan
+from requant.quant.planner import plan
 from requant.quant.table import CalibrationTable
 from requant.report import Report
 

@@ -21,7 +21,8 @@ from requant.pipeline.layer_times import node_times
 from requant.pipeline.measured import Search, ratio_of
 from requant.pipeline.measurements import Measurements
 from requant.quant.apply import apply
-from requant.quant.plan import Plan, from_json, plan
+from requant.quant.plan import Plan, from_json
+from requant.quant.planner import plan
 from requant.scheme import OPENVINO
 
 DIGITS = Path(__file__).resolve().parents[1] / "digits"

@@ -16,7 +16,7 @@ from requant.formats.dataset import Arrays
 from requant.passes import optimize
 from requant.pipeline import verify
 from requant.pipeline.calibrate import calibrate
-from requant.quant.plan import plan
+from requant.quant.planner import plan
 from requant.quant.table import CalibrationTable
 from requant.scheme import OPENVINO
 

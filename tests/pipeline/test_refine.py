@@ -10,7 +10,7 @@ from requant.errors import CalibrationError, FormatError
 from requant.formats.dataset import from_program
 from requant.passes import optimize
 from requant.pipeline.refine import moments
-from requant.quant.plan import plan
+from requant.quant.planner import plan
 from requant.scheme import OPENVINO
 
 DIGITS = Path(__file__).parents[1] / "digits"

@@ -56,6 +56,29 @@ class Build:
         return ir.from_proto(onnx.shape_inference.infer_shapes(proto))
 
 
+def residual(bn: bool = False) -> ir.Model:
+    """conv → relu → maxpool → (conv → relu → conv) + shortcut → relu → pool → flatten → gemm → softmax."""
+    b = Build()
+    b.conv("c0", "x", 3, 4)
+    b.op("Relu", "r0", "c0")
+    b.op("MaxPool", "p0", "r0", kernel_shape=[2, 2], strides=[2, 2])
+    b.conv("c1", "p0", 4, 4)
+    b.op("Relu", "r1", "c1")
+    b.conv("c2", "r1", 4, 4)
+    b.op("Add", "s", "c2", "p0")
+    last = "s"
+    if bn:
+        stats = [b.weight(f"bn.{n}", 4) for n in ("g", "b", "m", "v")]
+        b.weights["bn.v"] = np.abs(b.weights["bn.v"]) + 0.5
+        last = b.op("BatchNormalization", "bn", "s", *stats)
+    b.op("Relu", "r2", last)
+    b.op("GlobalAveragePool", "gap", "r2")
+    b.op("Flatten", "f", "gap")
+    b.op("Gemm", "fc", "f", b.weight("fc.w", 5, 4), b.weight("fc.b", 5), transB=1)
+    b.op("Softmax", "y", "fc")
+    return b.model({"x": ("N", 3, 8, 8)}, {"y": ("N", 5)})
+
+
 def run(model: ir.Model, feeds: Tensors, names: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
     """Outputs (and the named inner tensors) on ONNX Runtime, each node computed as it stands."""
     proto = ir.to_proto(model)

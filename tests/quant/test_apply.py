@@ -17,7 +17,8 @@ from requant import qmath
 from requant.errors import CalibrationError, QuantizationError
 from requant.quant.apply import apply, group_params
 from requant.quant.bias import mean_axes
-from requant.quant.plan import Plan, plan
+from requant.quant.plan import Plan
+from requant.quant.planner import plan
 from requant.scheme import ONNXRUNTIME, OPENVINO, TENSORRT, Scheme
 
 ASYMMETRIC = dataclasses.replace(OPENVINO, signed="uint8_asymmetric")

@@ -10,7 +10,7 @@ from requant.passes.rewrite import forget_names
 from requant.pipeline.refine import moments
 from requant.quant.apply import apply, group_params
 from requant.quant.channels import is_depthwise, level_channels, may_be_leveled
-from requant.quant.plan import plan
+from requant.quant.planner import plan
 from requant.scheme import ONNXRUNTIME, OPENVINO, TENSORRT, Scheme
 
 F32 = np.float32

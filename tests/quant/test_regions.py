@@ -5,7 +5,7 @@ import pytest
 from small_graphs import Build
 
 from requant.quant.blocks import blocks, kinds
-from requant.quant.plan import plan
+from requant.quant.planner import plan
 from requant.scheme import ONNXRUNTIME, OPENVINO
 
 

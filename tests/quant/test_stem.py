@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 from small_graphs import Build
 
-from requant.quant.plan import plan
+from requant.quant.planner import plan
 from requant.scheme import OPENVINO
 
 

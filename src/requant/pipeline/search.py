@@ -27,7 +27,8 @@ from requant.pipeline.measurements import Measurements
 from requant.pipeline.model import Model
 from requant.quant.apply import apply
 from requant.quant.moments import Moments
-from requant.quant.plan import Mode, Plan, plan
+from requant.quant.plan import Mode, Plan
+from requant.quant.planner import plan
 from requant.quant.table import CalibrationTable, fingerprint
 from requant.report import Choice, Report
 
