@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from requant.pipeline.compiled import Compiled
     from requant.pipeline.live import Live, LiveCompiled
-    from requant.pipeline.model import Compiled, Model, load
+    from requant.pipeline.loading import load
+    from requant.pipeline.model import Model
     from requant.pipeline.quantization import QuantizedModel, quantize
 
 __all__ = ["Compiled", "Live", "LiveCompiled", "Model", "QuantizedModel", "__version__", "load", "quantize"]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from requant.pipeline.model import Compiled, Model, load, parameters
+from requant.pipeline.compiled import Compiled
+from requant.pipeline.loading import load, parameters
+from requant.pipeline.model import Model
 
 if TYPE_CHECKING:
     from requant.pipeline.live import Live, LiveCompiled

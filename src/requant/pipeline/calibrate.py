@@ -65,7 +65,7 @@ def calibrate(
     *,
     calibrator: str = "auto",
     options: Mapping[str, float] | None = None,
-    engine: str = "openvino",
+    engine: str = engines.DEFAULT,
     batch: int = 16,
     policy: Policy = "error",
     threads: int | None = None,

@@ -23,8 +23,8 @@ import numpy as np
 
 from requant.errors import InputError, RequantError, ShapeError
 from requant.formats.dataset import Batch
+from requant.pipeline.compiled import Compiled
 from requant.pipeline.live_build import Builder, NotGoodEnough
-from requant.pipeline.model import Compiled
 from requant.quant.table import CalibrationTable
 from requant.report import Report
 

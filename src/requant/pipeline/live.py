@@ -13,8 +13,10 @@ import numpy as np
 
 from requant.engines.base import EngineOptions, Session
 from requant.errors import QuantizationError
+from requant.pipeline.compiled import Compiled
+from requant.pipeline.feeds import Data
 from requant.pipeline.life import Life, State
-from requant.pipeline.model import Compiled, Data, Model
+from requant.pipeline.model import Model
 from requant.quant.calibrators import calibrator as calibrator_of
 from requant.quant.plan import MEASURED, MODES, Mode
 from requant.report import Report

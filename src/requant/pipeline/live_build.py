@@ -22,7 +22,8 @@ from requant.formats.dataset import Arrays, Batch
 from requant.passes import optimize
 from requant.pipeline import verify
 from requant.pipeline.calibrate import Observer, ranges
-from requant.pipeline.model import Compiled, Model
+from requant.pipeline.compiled import Compiled
+from requant.pipeline.model import Model
 from requant.pipeline.quantization import QuantizedModel, quantize
 from requant.pipeline.timing import by_turns
 from requant.quant.apply import apply

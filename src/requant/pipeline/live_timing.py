@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from requant import engines
 from requant.pipeline.live import Live, LiveCompiled
 from requant.pipeline.model import Model
 from requant.report import Report
@@ -50,7 +51,7 @@ def lived(
     feeds: Sequence[Mapping[str, np.ndarray]],
     live: Live,
     *,
-    engine: str = "openvino",
+    engine: str = engines.DEFAULT,
     threads: int | None = None,
     seconds: float = 3.0,
     limit: float = 600.0,

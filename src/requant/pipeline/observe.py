@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from requant import engines
 from requant.errors import CalibrationError, nearest
 from requant.lower import needed_nodes
-from requant.pipeline.model import DEFAULT_ENGINE, Model
+from requant.pipeline.model import Model
 from requant.rewrite.graph import entry_name
 from requant.symbol.tree import Entry, Symbol
 
@@ -33,7 +34,7 @@ class SymbolObserver:
         symbol: Symbol,
         params: Mapping[str, Array],
         tensors: Collection[str] | None = None,
-        engine: str = DEFAULT_ENGINE,
+        engine: str = engines.DEFAULT,
     ) -> None:
         nodes, _ = needed_nodes(symbol)
         entries: dict[str, Entry] = {}

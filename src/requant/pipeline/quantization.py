@@ -19,7 +19,8 @@ from requant.formats.target import check_file, check_model
 from requant.passes import optimize
 from requant.pipeline import measured, verify
 from requant.pipeline.calibrate import Progress, calibrate, misfit, ranges
-from requant.pipeline.model import DEFAULT_ENGINE, Compiled, Model
+from requant.pipeline.compiled import Compiled
+from requant.pipeline.model import Model
 from requant.pipeline.refine import moments
 from requant.pipeline.search import Goals, Search, budget_of, timed
 from requant.quant.apply import apply, group_params
@@ -64,7 +65,7 @@ class QuantizedModel(Model):
         self._floating, self._calibrator, self._tensors = floating, calibrator, tuple(tensors)
         self._equalized = equalized
 
-    def compile(self, engine: str = DEFAULT_ENGINE, *, precision: str | None = None, **options: Any) -> Compiled:
+    def compile(self, engine: str = engines.DEFAULT, *, precision: str | None = None, **options: Any) -> Compiled:
         """As ``Model.compile``; float layers compute in the precision that was measured as fastest."""
         return super().compile(engine, precision=precision or self.precision, **options)
 
@@ -120,7 +121,7 @@ def quantize(
     mode: Mode = "best",
     calibrator: str = "auto",
     options: Mapping[str, float] | None = None,
-    engine: str = "openvino",
+    engine: str = engines.DEFAULT,
     target: str | None = None,
     exclude: Iterable[str] = (),
     exclude_ops: Iterable[str] = (),

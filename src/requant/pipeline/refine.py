@@ -30,7 +30,7 @@ FEWEST, MOST = 32, 256
 MEMORY = 192 * 2**20
 
 
-def moments(model: ir.Model, plan: Plan, data: Dataset, *, engine: str = "openvino") -> dict[str, Moments]:
+def moments(model: ir.Model, plan: Plan, data: Dataset, *, engine: str = engines.DEFAULT) -> dict[str, Moments]:
     """Moments of the inputs of compute nodes with a constant weight, over samples spread evenly over the data.
 
     Args:

@@ -276,7 +276,7 @@ class Search:
             return self.goals.accuracy_met(found) if bounded else worst >= floor, worst
 
         sample = self.judged.samples(0, 1)
-        feeds = {n: np.repeat(a[:1], batch, axis=0) for n, a in sample.items()}
+        feeds = verify.repeated(sample, batch)
         facts = {
             "model": fingerprint(self.floating),
             "engine": self.engine,

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from requant import engines
 from requant.engines.base import EngineOptions, Session
+from requant.engines.memory import check_arrays
 from requant.errors import QuantizationError
 from requant.formats.dataset import Batch, Dataset
 from requant.pipeline.timing import by_turns
@@ -154,9 +155,19 @@ def layers(pair: Pair, tensors: Sequence[str], data: Dataset) -> tuple[LayerErro
     return tuple(sorted(found, key=lambda e: e.sqnr))
 
 
+def repeated(sample: Batch, batch: int) -> Batch:
+    """One sample as a batch of that size.
+
+    Raises:
+        InputError: it does not fit into memory.
+    """
+    check_arrays({n: ((batch, *a.shape[1:]), a.itemsize) for n, a in sample.items()}, f"batch {batch}")
+    return {n: np.repeat(a[:1], batch, axis=0) for n, a in sample.items()}
+
+
 def speed(pair: Pair, sample: Batch, batch: int) -> Speed:
     """Latency of both models by turns, on one sample repeated ``batch`` times."""
-    feeds = {n: np.repeat(a[:1], batch, axis=0) for n, a in sample.items()}
+    feeds = repeated(sample, batch)
     first, second = pair.on(feeds)
     times = by_turns({"float": lambda: first.run(feeds), "int8": lambda: second.run(feeds)}, SECONDS, least=15)
     return Speed(
