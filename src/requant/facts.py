@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx_ir.passes.common import LiftConstantsToInitializersPass, ShapeInferencePass
 
+from requant.engines.memory import check_arrays
 from requant.lower import to_onnx
 from requant.passes import FoldConstants, FoldShapeArithmetic
 from requant.pipeline import Model
@@ -96,15 +97,21 @@ def _macs(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
 
 
 def random_feeds(model: Model, shapes: Mapping[str, Sequence[int]], seed: int = 0) -> dict[str, np.ndarray]:
-    """Random inputs of these shapes: standard normal for floats, small non-negative numbers for integers."""
+    """Random inputs of these shapes: standard normal for floats, small non-negative numbers for integers.
+
+    Raises:
+        InputError: they do not fit into memory.
+    """
+    check_arrays({s.name: (shapes[s.name], s.dtype.itemsize) for s in model.inputs}, model.source)
     rng = np.random.default_rng(seed)
     feeds: dict[str, np.ndarray] = {}
     for spec in model.inputs:
         shape = tuple(int(d) for d in shapes[spec.name])
-        if spec.dtype.kind == "f":
-            feeds[spec.name] = rng.standard_normal(shape).astype(spec.dtype)
+        if spec.dtype.kind == "f":  # drawn as what they become: a large array has no second one beside it
+            drawn = np.float64 if spec.dtype == np.float64 else np.float32
+            feeds[spec.name] = rng.standard_normal(shape, drawn).astype(spec.dtype, copy=False)
         elif spec.dtype.kind == "b":
-            feeds[spec.name] = rng.integers(0, 2, shape).astype(np.bool_)
+            feeds[spec.name] = rng.integers(0, 2, shape, np.bool_)
         else:
-            feeds[spec.name] = rng.integers(0, 8, shape).astype(spec.dtype)
+            feeds[spec.name] = rng.integers(0, 8, shape, np.int8).astype(spec.dtype, copy=False)
     return feeds

@@ -273,6 +273,30 @@ def usable_memory(root: Path = Path("/sys/fs/cgroup"), member: str | None = None
     return min(limits, default=None)
 
 
+def free_memory(
+    root: Path = Path("/sys/fs/cgroup"), member: str | None = None, meminfo: str | None = None
+) -> int | None:
+    """Bytes that this process may still take: what the machine has free or can free, swap too, within its container.
+
+    Args:
+        root, member: as ``cpu_quota``.
+        meminfo: contents of ``/proc/meminfo``; None = read it. Elsewhere than on Linux all memory counts as free.
+    """
+    text = meminfo if meminfo is not None else _read("/proc/meminfo") or ""
+    fields = {key: int(words.split()[0]) << 10 for key, words in parse_cpuinfo(text).items() if words[:1].isdigit()}
+    left = [fields["MemAvailable"] + fields.get("SwapFree", 0)] if "MemAvailable" in fields else []
+    for folder in _cgroup_folders(root, member, "memory"):
+        for granted, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            limit, now = ((_read(folder / file) or "").strip() for file in (granted, used))
+            if limit.isdigit() and now.isdigit():
+                words = (line.split() for line in (_read(folder / "memory.stat") or "").splitlines())
+                stat = {w[0]: int(w[1]) for w in words if len(w) == 2 and w[1].isdigit()}
+                # Copies of files are given up when memory is short; version 1 has their sum under another name.
+                files = (stat.get(f"{p}active_file", 0) + stat.get(f"{p}inactive_file", 0) for p in ("", "total_"))
+                left.append(max(0, int(limit) - int(now) + max(files)))
+    return min(left) if left else usable_memory()
+
+
 def _cgroup_folders(root: Path, member: str | None, controller: str) -> list[Path]:
     """The cgroup of this process and those above it: each of them may limit it."""
     text = member if member is not None else _read("/proc/self/cgroup") or ""

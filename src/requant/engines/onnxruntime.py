@@ -34,6 +34,7 @@ from requant.engines.base import (
     numpy_dtype,
     output_shape,
 )
+from requant.engines.memory import check_run
 from requant.engines.onnxruntime_reading import conform, unwanted
 from requant.engines.wire import join, skeleton
 from requant.errors import EngineError
@@ -120,6 +121,8 @@ def open_session(
         EngineError: the graph is refused, or a provider does not load.
     """
     inputs, sizes = bind(model, shapes, engine)
+    if providers is _PROVIDERS:  # else the tensors inside are in the memory of a device
+        check_run(model, inputs, where)
     model = conform(model, str(_library().__version__))
     proto, weights = skeleton(model)
     _fix_inputs(proto.graph, inputs)

@@ -25,6 +25,7 @@ from requant.engines.base import (
     numpy_dtype,
     output_shape,
 )
+from requant.engines.memory import check_run
 from requant.engines.openvino_integers import integer_kernels
 from requant.engines.openvino_joins import unsigned_joins
 from requant.engines.openvino_reading import conform
@@ -98,6 +99,8 @@ class OpenVINO(Engine):
         if machine.shifts_signed():
             model = unsigned_joins(model)
         parts = _pieces(model, options, inputs)
+        share = 1.0 if parts is None else parts[0] * parts[1] / _batch(inputs)
+        check_run(model, inputs, where, precision=options.precision, share=share)
         config = _config(core, options if parts is None else dataclasses.replace(options, streams=parts[1]), where)
         try:
             graph = _read(core, model)
@@ -183,6 +186,11 @@ def _pieces(model: ir.Model, options: EngineOptions, inputs: tuple[TensorSpec, .
         return None
     shapes = {s.name: tuple(d if isinstance(d, int) else None for d in s.shape or (None,)) for s in inputs}
     return split.pieces(model, shapes, options.threads or machine.usable_physical_cores())
+
+
+def _batch(inputs: tuple[TensorSpec, ...]) -> int:
+    """The size of dimension 0, which is fixed."""
+    return next(d for s in inputs for d in (s.shape or ())[:1] if isinstance(d, int))
 
 
 def _part_of(inputs: tuple[TensorSpec, ...], size: int) -> tuple[TensorSpec, ...]:
