@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 import requant.quant.calibrators as folder
 from requant import qmath
 from requant.errors import CalibrationError
-from requant.quant.calibrator import MXNET, Calibrator, NonFiniteActivation
+from requant.quant.calibrator import MXNET, Calibrator
 from requant.quant.calibrators import calibrators, make
 from requant.quant.forms import activation_params
+from requant.quant.nonfinite import NonFiniteActivation
 from requant.scheme import ONNXRUNTIME, OPENVINO, TENSORRT, Scheme
 
 F32 = np.float32

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from requant.errors import CalibrationError
-from requant.quant.counting import BODY_BITS, EXTRA_BITS, LOWEST_EXPONENT, OUTLIERS, NonFiniteError
-from requant.quant.histogram import Histogram, MinMax, first_nonfinite
+from requant.quant.counting import BODY_BITS, EXTRA_BITS, LOWEST_EXPONENT, OUTLIERS
+from requant.quant.histogram import Histogram, MinMax
+from requant.quant.nonfinite import NonFiniteError, first_nonfinite
 
 F32 = np.float32
 

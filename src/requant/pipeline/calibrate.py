@@ -27,11 +27,13 @@ from requant.formats.images import METADATA_KEY, Preprocess
 from requant.pipeline.watch import Reduction, averaged, averaging, reducing, watching
 from requant.qmath import Range
 from requant.quant.bias import mean_axes
-from requant.quant.calibrator import NonFiniteActivation
 from requant.quant.calibrators import calibrator as calibrator_of
+from requant.quant.declared import compare_declared
+from requant.quant.fingerprint import fingerprint
 from requant.quant.histogram import MinMax
+from requant.quant.nonfinite import NonFiniteActivation, NonFiniteEnds
 from requant.quant.plan import Plan
-from requant.quant.table import CalibrationTable, NonFiniteEnds, Policy, fingerprint
+from requant.quant.table import CalibrationTable, Policy
 from requant.scheme import Scheme
 
 log = logging.getLogger(__name__)
@@ -161,7 +163,7 @@ def misfit(data: Dataset, metadata: Mapping[str, str]) -> str | None:
         return None
     table = CalibrationTable([image], "naive")
     seen = table.observe({image: first[image]}, policy="skip")
-    return table.compare_declared(image, declared) if seen.samples else None
+    return compare_declared(image, table.entry(image).statistic.range, declared) if seen.samples else None
 
 
 class Observer:

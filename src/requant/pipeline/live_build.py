@@ -28,10 +28,11 @@ from requant.pipeline.quantization import QuantizedModel, quantize
 from requant.pipeline.timing import by_turns
 from requant.quant.apply import apply
 from requant.quant.bias import mean_axes
+from requant.quant.fingerprint import fingerprint
 from requant.quant.plan import Plan
 from requant.quant.plan import from_json as plan_from_json
 from requant.quant.planner import plan
-from requant.quant.table import CalibrationTable, fingerprint
+from requant.quant.table import CalibrationTable
 from requant.report import Report, Speed
 
 if TYPE_CHECKING:

@@ -26,9 +26,10 @@ from requant.pipeline.search import Goals, Search, budget_of, timed
 from requant.quant.apply import apply, group_params
 from requant.quant.calibrator import MXNET
 from requant.quant.equalize import equalized
+from requant.quant.fingerprint import fingerprint
 from requant.quant.plan import Mode, Plan
 from requant.quant.planner import plan
-from requant.quant.table import CalibrationTable, Policy, fingerprint
+from requant.quant.table import CalibrationTable, Policy
 from requant.report import Report
 from requant.rewrite.layers import layers, with_layers
 from requant.rewrite.to_symbol import Int8Symbol, as_mxnet_counts, more_tensors, to_symbol

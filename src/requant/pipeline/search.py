@@ -26,10 +26,11 @@ from requant.pipeline.calibrate import ranges
 from requant.pipeline.measurements import Measurements
 from requant.pipeline.model import Model
 from requant.quant.apply import apply
+from requant.quant.fingerprint import fingerprint
 from requant.quant.moments import Moments
 from requant.quant.plan import Mode, Plan
 from requant.quant.planner import plan
-from requant.quant.table import CalibrationTable, fingerprint
+from requant.quant.table import CalibrationTable
 from requant.report import Choice, Report
 
 log = logging.getLogger(__name__)

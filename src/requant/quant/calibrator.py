@@ -8,16 +8,14 @@ Each one is a file in `requant.quant.calibrators`, found by listing that folder.
 from __future__ import annotations
 
 import abc
-import math
 from typing import Any, ClassVar, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
 from requant.errors import CalibrationError
 from requant.qmath import Range
-from requant.quant.counting import NonFiniteError
-from requant.quant.histogram import Histogram, MinMax, first_nonfinite
+from requant.quant.histogram import Histogram, MinMax
+from requant.quant.nonfinite import NonFiniteActivation, NonFiniteError, first_nonfinite
 from requant.scheme import Scheme
 
 Statistic = MinMax | Histogram
@@ -25,21 +23,6 @@ KINDS: dict[str, type[MinMax] | type[Histogram]] = {MinMax.kind: MinMax, Histogr
 #: MXNet's forms: non-negative tensors become uint8, the others int8, both symmetric around zero.
 MXNET = Scheme("mxnet")
 S = TypeVar("S", bound="Calibrator")
-
-
-class NonFiniteActivation(CalibrationError):
-    """NaN or Inf in an activation. ``tensor`` is its name, ``sample`` the first bad one's place in the batch."""
-
-    def __init__(self, tensor: str, values: npt.ArrayLike, sample: int | None, index: tuple[int, ...]) -> None:
-        value = float(np.asarray(values)[index])
-        self.tensor, self.sample, self.index = tensor, sample, index
-        super().__init__(
-            f"{'NaN' if math.isnan(value) else 'Inf'} in an activation",
-            where=f"tensor {tensor!r}",
-            got=f"{value} at {list(index)}" + ("" if sample is None else f": sample {sample} of the batch"),
-            expected="finite numbers; a range with NaN or Inf in it would break the model silently",
-            next="look at this sample and its preprocessing; policy 'skip' (--skip-bad) leaves such samples out",
-        )
 
 
 def statistic_of(kind: type[Statistic], tensor: str, values: npt.ArrayLike, like: Statistic | None = None) -> Statistic:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from requant.errors import CalibrationError
+from requant.quant.nonfinite import NonFiniteError
 
 if TYPE_CHECKING:
     from requant.quant.histogram import Histogram
@@ -32,14 +32,6 @@ CHUNK = 1 << 16
 _LANES = 2
 #: Keys of cells are below this in magnitude.
 LIMIT = 1 << (BODY_BITS + EXTRA_BITS)
-
-
-class NonFiniteError(CalibrationError):
-    """NaN or Inf among the values. ``index`` is the flat position of the first one."""
-
-    def __init__(self, what: str, index: int) -> None:
-        super().__init__(what, got=f"at flat position {index}")
-        self.index = index
 
 
 def _positive_zero(value: Any) -> float:

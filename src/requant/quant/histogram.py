@@ -57,16 +57,6 @@ def _flat(values: npt.ArrayLike) -> Floats:
         return np.ravel(array, order="K").astype(np.float32, copy=False)
 
 
-def first_nonfinite(values: npt.ArrayLike) -> tuple[int, ...] | None:
-    """The index of the first NaN or Inf in row-major order, or None."""
-    array = np.asarray(values)
-    with np.errstate(over="ignore"):
-        bad = ~np.isfinite(array.astype(np.float32, copy=False))
-    if not bad.any():
-        return None
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), array.shape))
-
-
 @dataclass
 class MinMax:
     """The smallest and largest value and the number of values: all that min/max calibration needs.

@@ -27,8 +27,8 @@ import numpy.typing as npt
 
 from requant.errors import CalibrationError
 from requant.qmath import Range
-from requant.quant.histogram import first_nonfinite
 from requant.quant.kl_threshold import find_threshold
+from requant.quant.nonfinite import first_nonfinite
 
 #: An outlier a thousand times the first batch would ask for eight million bins; MXNet's search then takes hours.
 MAX_BINS = 1 << 20

@@ -7,50 +7,35 @@ saved, loaded, merged with the table of another worker, and compared.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 
 from requant.errors import CalibrationError, nearest
 from requant.formats import calibration_table as stored
 from requant.qmath import Range
 from requant.quant.calibrator import (
     MXNET,
-    Calibrator,
-    NonFiniteActivation,
     Statistic,
     merge,
-    statistic_from_state,
     statistic_of,
 )
 from requant.quant.calibrators import calibrator as calibrator_of
 from requant.quant.calibrators import make
 from requant.quant.channel_mean import ChannelMean
-from requant.quant.histogram import Histogram, MinMax
+from requant.quant.entry import Entry
+from requant.quant.histogram import MinMax
+from requant.quant.nonfinite import NonFiniteActivation, NonFiniteEnds, bad_samples
 from requant.scheme import Scheme
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 #: What to do with a sample that makes NaN or Inf somewhere: stop with an error, or leave the sample out everywhere.
 Policy = Literal["error", "skip"]
-#: Ratio of widths from which data are far from what was declared of them.
-_FAR = 4.0
-
-
-@dataclass
-class Entry:
-    """What is known of one tensor: seen, held out, or (from another tool's table) only a finished range."""
-
-    statistic: Statistic
-    held_out: Statistic | None = None
-    fixed: Range | None = None
-    mean: ChannelMean | None = None
 
 
 class Observed(NamedTuple):
@@ -58,46 +43,6 @@ class Observed(NamedTuple):
 
     samples: int
     skipped: tuple[int, ...] = ()
-
-
-def fingerprint(model: ir.Model) -> str:
-    """A hash of a model's structure and weights: equal for equal graphs, whatever file they came from.
-
-    Names of values count, since tables are by name; doc strings and metadata do not.
-    """
-    digest = hashlib.sha256()
-
-    def add(*parts: object) -> None:
-        digest.update("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass") + b"\x1e")
-
-    def add_tensor(name: object, tensor: ir.TensorProtocol | None) -> None:
-        add("tensor", name)
-        if tensor is not None:
-            add(tensor.dtype, tuple(tensor.shape))
-            digest.update(tensor.tobytes())
-
-    def add_graph(graph: ir.Graph) -> None:
-        for value in graph.inputs:
-            add("input", value.name, value.dtype)
-        for name, value in sorted(graph.initializers.items()):
-            add_tensor(name, value.const_value)
-        for node in graph:
-            add(node.domain, node.op_type, [v.name if v else None for v in node.inputs], [v.name for v in node.outputs])
-            for key, attribute in sorted(node.attributes.items()):
-                add("attribute", key, attribute.type)
-                if attribute.type == ir.AttributeType.GRAPH:
-                    add_graph(attribute.as_graph())
-                elif attribute.type == ir.AttributeType.GRAPHS:
-                    for graph_ in attribute.as_graphs():
-                        add_graph(graph_)
-                elif attribute.type == ir.AttributeType.TENSOR:
-                    add_tensor(key, attribute.as_tensor())
-                else:
-                    add(attribute.value)
-        add("outputs", [v.name for v in graph.outputs])
-
-    add_graph(model.graph)
-    return digest.hexdigest()
 
 
 class CalibrationTable:
@@ -164,33 +109,6 @@ class CalibrationTable:
                 next="calibrate this model; ranges of another one are worse than none",
             )
 
-    def compare_declared(self, tensor: str, declared: Range) -> str | None:
-        """A sentence of warning if a tensor's values are far from what was declared of it, else None.
-
-        The usual cause: an input that needs a mean and a scale was given raw, or was scaled twice.
-
-        Args:
-            tensor: its name, an input's usually.
-            declared: the range that the preprocessing says: ``((0 - mean) / std, (255 - mean) / std)`` for images.
-
-        Raises:
-            CalibrationError: the table does not have the tensor.
-        """
-        seen = self.entry(tensor).statistic.range
-        width, expected = seen.max - seen.min, declared.max - declared.min
-        if width > _FAR * expected:
-            cause = "were the values scaled at all?"
-        elif width * _FAR < expected:
-            cause = "were the values scaled twice?"
-        elif seen.min >= 0 > declared.min and declared.min < -0.1 * expected:
-            cause = "was the mean not subtracted?"
-        else:
-            return None
-        return (
-            f"{tensor}: calibration data lie in {seen.min:.4g}..{seen.max:.4g}, declared was "
-            f"{declared.min:.4g}..{declared.max:.4g}; {cause}"
-        )
-
     def range(self, tensor: str, calibrator: str | None = None, *, scheme: Scheme = MXNET, **options: float) -> Range:
         """The range of a tensor. Computed when first asked for; no data are run.
 
@@ -217,7 +135,8 @@ class CalibrationTable:
                     where=repr(tensor),
                     next=f"use the table's own calibrator {self.calibrator!r}, or calibrate again",
                 )
-            self._ranges[key] = self._make(name, tensor, entry, options).range(scheme)
+            made = make(name, tensor, statistic=entry.statistic, held_out=entry.held_out, **options)
+            self._ranges[key] = made.range(scheme)
         return self._ranges[key]
 
     def ranges(
@@ -234,18 +153,11 @@ class CalibrationTable:
         Raises:
             CalibrationError: as `range`.
         """
-        names = list(self._entries if tensors is None else tensors)
 
         def one(tensor: str) -> Range:
             return self.range(tensor, calibrator, scheme=scheme, **options)
 
-        if threads < 2 or len(names) < 2:
-            return {name: one(name) for name in names}
-        with ThreadPoolExecutor(threads) as pool:
-            return dict(zip(names, pool.map(one, names)))
-
-    def _make(self, name: str, tensor: str, entry: Entry, options: Mapping[str, float]) -> Calibrator:
-        return make(name, tensor, statistic=entry.statistic, held_out=entry.held_out, **options)
+        return _each(self._entries if tensors is None else tensors, one, threads)
 
     # --- observing ---
 
@@ -292,7 +204,7 @@ class CalibrationTable:
         except NonFiniteActivation:
             if policy == "error":
                 raise
-            skipped = _bad_samples(arrays, samples)
+            skipped = bad_samples(arrays, samples)
             keep = np.setdiff1d(np.arange(samples), skipped)
             arrays = {name: a[keep] for name, a in arrays.items()} if len(keep) else {}
             parts = self._measure(arrays, held_out, threads) if arrays else {}
@@ -310,10 +222,7 @@ class CalibrationTable:
             like = entry.held_out if held_out else entry.statistic
             return statistic_of(self._needs, name, arrays[name], like)
 
-        if threads < 2:
-            return {name: one(name) for name in arrays}
-        with ThreadPoolExecutor(threads) as pool:
-            return dict(zip(arrays, pool.map(one, arrays)))
+        return _each(arrays, one, threads)
 
     def observe_ends(self, ends: Mapping[str, tuple[float, float]], *, samples: int, values: Mapping[str, int]) -> None:
         """Add the smallest and largest value of each tensor, found elsewhere (reduced inside the graph, say).
@@ -378,20 +287,9 @@ class CalibrationTable:
         """
         self.check_model(other.model)
         for name, entry in other._entries.items():
-            mine = self._entries.get(name)
-            if entry.fixed is not None or (mine is not None and mine.fixed is not None):
-                raise CalibrationError("finished ranges cannot be merged", where=repr(name), next="calibrate again")
-            if mine is not None and mine.statistic.kind != entry.statistic.kind:
-                merge(mine.statistic, entry.statistic, name)  # raises, with the reason
+            entry.check_merge(self._entries.get(name), name)
         for name, entry in other._entries.items():
-            mine = self._entries.setdefault(name, Entry(type(entry.statistic)()))
-            merge(mine.statistic, entry.statistic, name)
-            if entry.held_out is not None:
-                mine.held_out = mine.held_out if mine.held_out is not None else type(entry.held_out)()
-                merge(mine.held_out, entry.held_out, name)
-            if entry.mean is not None:
-                mine.mean = mine.mean or ChannelMean()
-                mine.mean.merge(entry.mean)
+            self._entries.setdefault(name, Entry(type(entry.statistic)())).merge(entry, name)
         self.model = self.model or other.model
         self.samples += other.samples
         self.held_out_samples += other.held_out_samples
@@ -415,7 +313,7 @@ class CalibrationTable:
         for name in self:
             if name not in other:
                 continue
-            a, b = (t.range(name, scheme=scheme) if t._known(name) else None for t in (self, other))
+            a, b = (t.range(name, scheme=scheme) if t.entry(name).known else None for t in (self, other))
             if a is None or b is None:
                 if a != b:
                     lines.append(f"{name}: {a or 'nothing seen'} -> {b or 'nothing seen'}")
@@ -424,10 +322,6 @@ class CalibrationTable:
             if change > tolerance * max(a.absmax, b.absmax):
                 lines.append(f"{name}: ({a.min:.6g}, {a.max:.6g}) -> ({b.min:.6g}, {b.max:.6g})")
         return lines
-
-    def _known(self, tensor: str) -> bool:
-        entry = self._entries[tensor]
-        return entry.fixed is not None or entry.statistic.count > 0
 
     # --- files ---
 
@@ -452,20 +346,10 @@ class CalibrationTable:
 
     def to_stored(self) -> stored.StoredTable:
         """The table as the plain data of a file."""
-        tensors: dict[str, dict[str, stored.StoredStatistic]] = {}
-        for name, entry in self._entries.items():
-            if entry.fixed is not None:
-                tensors[name] = {"statistic": {"kind": "range", "low": entry.fixed.min, "high": entry.fixed.max}}
-                continue
-            tensors[name] = {"statistic": {"kind": entry.statistic.kind, **entry.statistic.state()}}
-            if entry.held_out is not None:
-                tensors[name]["held_out"] = {"kind": entry.held_out.kind, **entry.held_out.state()}
-            if entry.mean is not None:
-                tensors[name]["mean"] = {"kind": entry.mean.kind, **entry.mean.state()}
         return stored.StoredTable(
             model=self.model,
             calibrator=self.calibrator,
-            tensors=tensors,
+            tensors={name: entry.to_stored() for name, entry in self._entries.items()},
             options=self.options,
             samples=self.samples,
             held_out_samples=self.held_out_samples,
@@ -483,20 +367,7 @@ class CalibrationTable:
         out = cls((), table.calibrator, model=table.model, options=table.options, metadata=table.metadata)
         out.samples, out.held_out_samples, out.skipped = table.samples, table.held_out_samples, table.skipped
         for name, parts in table.tensors.items():
-            statistic = dict(parts["statistic"])
-            if statistic.get("kind") == "range":
-                out._entries[name] = Entry(out._needs(), fixed=_fixed(name, statistic))
-                continue
-            entry = Entry(statistic_from_state(statistic, name))
-            if out._needs is Histogram and not isinstance(entry.statistic, Histogram):
-                raise CalibrationError(
-                    "min and max are not enough for the table's calibrator", where=repr(name), got=table.calibrator
-                )
-            if "held_out" in parts:
-                entry.held_out = statistic_from_state(dict(parts["held_out"]), name)
-            if "mean" in parts:
-                entry.mean = ChannelMean.from_state(parts["mean"])
-            out._entries[name] = entry
+            out._entries[name] = Entry.from_stored(parts, table.calibrator, name)
         return out
 
     def to_tensorrt(self, *, scheme: Scheme = MXNET, version: int = 8601) -> stored.TensorRTCache:
@@ -519,35 +390,10 @@ class CalibrationTable:
         return out
 
 
-class NonFiniteEnds(CalibrationError):
-    """NaN or Inf as the smallest or largest value of a tensor; which sample made it is not known."""
-
-    def __init__(self, tensor: str, low: float, high: float) -> None:
-        self.tensor = tensor
-        super().__init__(
-            "NaN or Inf in an activation",
-            where=f"tensor {tensor!r}",
-            got=f"smallest value {low}, largest {high}",
-            expected="finite numbers",
-            next="observe the batch itself to learn which sample it is",
-        )
-
-
-def _fixed(name: str, statistic: Mapping[str, object]) -> Range:
-    low, high = statistic.get("low"), statistic.get("high")
-    if not isinstance(low, int | float) or not isinstance(high, int | float) or not -np.inf < low <= high < np.inf:
-        raise CalibrationError("a range must be finite and ordered", where=repr(name), got=f"{low} .. {high}")
-    return Range(float(low), float(high))
-
-
-def _bad_samples(arrays: Mapping[str, Array], samples: int) -> tuple[int, ...]:
-    """The places of the samples that have NaN or Inf in any tensor; all, where a tensor has no batch axis."""
-    bad = np.zeros(samples, bool)
-    for array in arrays.values():
-        with np.errstate(over="ignore"):
-            wrong = ~np.isfinite(array.astype(np.float32, copy=False))
-        if array.ndim and array.shape[0] == samples:
-            bad |= wrong.reshape(samples, -1).any(axis=1)
-        elif wrong.any():
-            bad[:] = True
-    return tuple(int(i) for i in np.flatnonzero(bad))
+def _each(tensors: Iterable[str], one: Callable[[str], T], threads: int) -> dict[str, T]:
+    """``one`` of each tensor, by its name."""
+    names = list(tensors)
+    if threads < 2 or len(names) < 2:
+        return {name: one(name) for name in names}
+    with ThreadPoolExecutor(threads) as pool:
+        return dict(zip(names, pool.map(one, names)))
