@@ -10,6 +10,7 @@ import pytest
 
 import requant
 from requant.errors import CalibrationError, InputError, QuantizationError, RequantError
+from requant.pipeline.given import check_engine
 from requant.pipeline.timing import in_blocks
 
 DIGITS = Path(__file__).resolve().parents[1] / "digits"
@@ -60,6 +61,61 @@ def test_load(words: tuple[Any, ...], said: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"shapes": [1, 1, 8, 8]}, "load: shapes"),
+        ({"shapes": {"data": 8}}, "load: shapes"),
+        ({"shapes": {"data": (1, 1, -8, 8)}}, "load: shapes"),
+        ({"dtypes": "float16"}, "load: dtypes"),
+    ],
+)
+def test_load_options(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said) as fault:
+        requant.load(DIGITS / "digits", **words)
+    assert all(part in str(fault.value) for part in ["got:", "expected:", "next:"])
+
+
+def test_sizes_that_stay_open_may_be_given_in_every_spelling() -> None:
+    for size in (None, "N", 0, -1):
+        loaded = requant.load(DIGITS / "digits", shapes={"data": (size, 1, 8, 8)})
+        assert loaded.inputs[0].shape == ("N", 1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (np.full((1, 1, 8, 8), "a"), "numpy.array(numbers, 'float32')"),
+        (np.full((1, 1, 8, 8), None), "numpy.array(numbers, 'float32')"),
+        ([np.full((1, 1, 8, 8), None)], "dtype object"),
+        ("cat.jpg", "'cat.jpg', dtype <U7"),
+        ([[1], [1, 2]], "too many arrays"),
+        ([[[1], [1, 2]]], "not an array"),
+        ({"data": {1, 2}}, "{1, 2}, dtype object"),
+        ([], "an input is missing"),
+        (None, "an input is missing"),
+        ([X, X], "too many arrays"),
+        (X[:0], "feed at least one sample"),
+    ],
+)
+def test_run(model: requant.Model, data: Any, said: str) -> None:
+    with pytest.raises(RequantError) as fault:
+        model.run(data)
+    assert all(part in str(fault.value) for part in [said, "got:", "next:"])
+
+
+@pytest.mark.parametrize("batches", [None, 3, "cat.jpg"])
+def test_predict(model: requant.Model, batches: Any) -> None:
+    with pytest.raises(InputError, match="an iterable of what run"):
+        next(model.predict(batches))
+
+
+def test_a_second_array_is_not_the_name_of_an_engine() -> None:
+    with pytest.raises(InputError) as fault:
+        check_engine(X, "net: run")
+    assert all(p in str(fault.value) for p in ["ndarray of shape (4, 1, 8, 8)", "'openvino'", "run([a, b])"])
+
+
+@pytest.mark.parametrize(
     ("data", "said"),
     [
         (np.full((4, 1, 8, 8), "a"), "dtype <U1"),
@@ -104,6 +160,9 @@ def test_one_name_may_be_excluded_without_a_list(model: requant.Model) -> None:
     [
         ({"shapes": [1, 1, 8, 8]}, "sizes by input name"),
         ({"shapes": {"data": 8}}, "sizes by input name"),
+        ({"shapes": {"data": ("N", 1, 8, 8)}}, "sizes by input name"),
+        ({"shapes": {"data": (1, 1, -8, 8)}}, "sizes by input name"),
+        ({"cache_dir": 3}, "its name"),
         ({"int8": True}, "int8=Live"),
         ({"engine": None}, "openvino"),
         ({"engine": 3}, "openvino"),

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import onnx_ir as ir
 
-from requant.errors import EngineError, InputError, nearest
+from requant.errors import EngineError, InputError, nearest, shown
 from requant.scheme import Scheme
 
 Array = np.ndarray[Any, Any]
@@ -98,6 +98,8 @@ class EngineOptions:
                 raise EngineError(
                     f"engine option {key!r} is out of range", got=repr(value), expected="1 or more, or None"
                 )
+        if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
+            raise EngineError("engine option 'cache_dir' is no folder", got=shown(self.cache_dir), expected="its name")
         for key, words in (("hint", ("latency", "throughput")), ("precision", ("f32", "bf16", "f16"))):
             if getattr(self, key) not in words:
                 expected = " or ".join(repr(w) for w in words)
@@ -339,7 +341,8 @@ class Session(abc.ABC):
             if array.dtype != spec.dtype and array.dtype.newbyteorder("=") == spec.dtype:
                 array = array.astype(spec.dtype)  # the same numbers, in the byte order of another machine
             if array.dtype != spec.dtype:
-                todo = f"array.astype({spec.dtype.name!r})"
+                kind = repr(spec.dtype.name)
+                todo = f"array.astype({kind})" if array.dtype.kind in "biufcV" else f"numpy.array(numbers, {kind})"
                 raise InputError("wrong dtype", where=spec.name, got=array.dtype.name, expected=expected, next=todo)
             if not spec.accepts(array.shape):
                 rank = spec.shape is not None and len(array.shape) != len(spec.shape)
@@ -460,7 +463,13 @@ def bind(model: ir.Model, shapes: Shapes | None, engine: str) -> tuple[tuple[Ten
                 continue
             if (isinstance(old, int) and old != new) or (isinstance(old, str) and sizes.get(old, new) != new):
                 fixed = old if isinstance(old, int) else f"{sizes[old]} (dimension {old!r} of another input)"
-                raise InputError(f"axis {axis} is fixed", where=value.name, got=new, expected=fixed)
+                raise InputError(
+                    f"axis {axis} is fixed",
+                    where=value.name,
+                    got=new,
+                    expected=fixed,
+                    next=f"the input takes {_said(have)}, and {_said(want)} was given",
+                )
             if isinstance(old, str):
                 sizes[old] = new
     specs = []
@@ -471,6 +480,10 @@ def bind(model: ir.Model, shapes: Shapes | None, engine: str) -> tuple[tuple[Ten
             base = tuple(new if new is not None else old for new, old in zip(want, base))
         specs.append(TensorSpec(str(value.name), numpy_dtype(value, engine), fix(base, sizes)))
     return tuple(specs), sizes
+
+
+def _said(shape: Shape) -> str:
+    return "(" + ", ".join("?" if d is None else str(d) for d in shape) + ")"
 
 
 def fix(shape: Shape | None, sizes: Mapping[str, int]) -> Shape | None:

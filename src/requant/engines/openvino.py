@@ -113,7 +113,9 @@ class OpenVINO(Engine):
         except EngineError:
             raise
         except Exception as fault:  # RuntimeError and others, from native code
-            raise EngineError("OpenVINO refuses the graph", where=where, got=essence(fault), next=_NEXT) from fault
+            empty = next((s for s in inputs if s.shape is not None and 0 in s.shape), None)
+            todo = _NEXT if empty is None else f"feed at least one sample: {empty} has no elements"
+            raise EngineError("OpenVINO refuses the graph", where=where, got=essence(fault), next=todo) from fault
         if granted != options.precision:
             raise EngineError(
                 "OpenVINO cannot compute in that precision", where=where, got=granted, expected=options.precision

@@ -15,6 +15,7 @@ from requant.engines.cache import SessionCache
 from requant.errors import InputError, UnsupportedError
 from requant.passes.complete import complete
 from requant.pipeline.feeds import Data
+from requant.pipeline.given import check_batches, check_sizes
 
 if TYPE_CHECKING:
     from requant.pipeline.model import Model
@@ -40,7 +41,12 @@ class Compiled:
         return self._engine.name
 
     def prepare(self, shapes: Mapping[str, Sequence[int | None]]) -> Session:
-        """Build the session for these shapes now, instead of at the first call."""
+        """Build the session for these shapes now, instead of at the first call.
+
+        Raises:
+            InputError: they are not sizes by input name, or do not fit.
+        """
+        check_sizes(shapes, "compile: shapes", named=False)
         fixed = {n: tuple(s) for n, s in shapes.items()}
         if any(d is None for s in fixed.values() for d in s):
             self.dynamic = True
@@ -96,6 +102,7 @@ class Compiled:
 
     def stream(self, batches: Iterable[Data]) -> Iterator[list[np.ndarray]]:
         """Outputs of each batch, in order. Batches of equal shape run many at a time."""
+        check_batches(batches, f"{self.model.source}: batches")
         pending: list[dict[str, np.ndarray]] = []
         source = iter(batches)
         done = False

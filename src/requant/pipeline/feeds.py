@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import InputError, nearest
+from requant.errors import InputError, nearest, shown
 from requant.symbol.infer import infer
 from requant.symbol.tree import Symbol
 
@@ -38,21 +38,42 @@ def by_name(
         takers = names if len(arrays) == len(names) else [n for n in names if n not in optional]
         given = {**dict(zip(takers, arrays)), **(extra or {})}
         if len(arrays) > len(names):
-            raise InputError("too many arrays", where=source, got=len(arrays), expected=f"{len(names)}: {names}")
+            raise InputError(
+                "too many arrays",
+                where=source,
+                got=len(arrays),
+                expected=f"{len(names)}: {names}",
+                next="a batch is one array (N, ...); numpy.stack makes one of samples",
+            )
     for name in given:
         if name not in names:
             raise InputError("no input of that name", where=source, got=name, expected=names, next=nearest(name, names))
     feeds = {n: _as_array(given[n], f"{source}: input {n!r}") for n in names if n in given}
     if not all(n in given or n in optional for n in names):
-        raise InputError("an input is missing", where=source, got=list(given), expected=names)
+        raise InputError(
+            "an input is missing",
+            where=source,
+            got=list(given) or "nothing",
+            expected=names,
+            next="run({" + ", ".join(f"{n!r}: ..." for n in names[:4]) + "})",
+        )
     return feeds
 
 
 def _as_array(value: Any, where: str) -> np.ndarray:
     try:
-        return np.asarray(value)
+        found = np.asarray(value)
     except (ValueError, TypeError) as fault:  # rows of several lengths
-        raise InputError("not an array", where=where, got=str(fault).split("\n")[0], expected="a numpy array") from None
+        got = f"{shown(value)}: {str(fault).split('.')[0]}"
+        raise InputError("not an array", where=where, got=got, expected=_NUMBERS, next=_NEXT) from None
+    if found.dtype.kind in "OUSM":
+        got = f"{shown(value)}, dtype {found.dtype}"
+        raise InputError("data that are no numbers", where=where, got=got, expected=_NUMBERS, next=_NEXT)
+    return found
+
+
+_NUMBERS = "a numpy array of numbers"
+_NEXT = "read files into arrays first, and fill in what is None; `requant run` takes files"
 
 
 def begin_states(

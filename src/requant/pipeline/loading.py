@@ -14,6 +14,7 @@ from requant.formats import archive, onnx_file, symbol_file, tflite
 from requant.formats.params import read_params, split_arg_aux
 from requant.formats.sparse import Csr, RowSparse
 from requant.lower import Dims
+from requant.pipeline.given import check_sizes, check_types
 from requant.pipeline.model import Model
 from requant.symbol.training import for_inference
 from requant.symbol.tree import Symbol
@@ -45,9 +46,12 @@ def load(
     ``Model.cut`` and ``Model.cut_outputs`` say what. A label that ``shapes`` or ``dtypes`` name is kept as an input.
 
     Raises:
+        InputError: an argument is of another kind than said here.
         FileNotFoundError, FormatError: nothing there, or not a model. GraphError, UnknownOperatorError: the symbol.
         ParameterError: a parameter is missing; the message names it and the closest one in the file.
     """
+    check_sizes(shapes, "load: shapes")
+    check_types(dtypes, "load: dtypes")
     with archive.locate(path, params, epoch) as files:
         if files.kind == "onnx":
             return Model.from_onnx(onnx_file.read(files.symbol, shapes), source=os.fspath(path))
