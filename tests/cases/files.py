@@ -13,6 +13,8 @@ import requant
 from requant.formats.params import write_params
 
 Node = dict[str, Any]
+DIGITS = Path(__file__).resolve().parents[1] / "digits"
+ENGINES = ("openvino", "onnxruntime")
 
 
 def variable(name: str, **attrs: str) -> Node:
@@ -72,3 +74,34 @@ def load(folder: Path, symbol: str, params: Mapping[str, np.ndarray] | None = No
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     """Float32 numbers, about standard normal."""
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def digit_images(count: int) -> np.ndarray:
+    """The first images of the digits, (count, 1, 8, 8), float32 from 0 to 1."""
+    return np.load(DIGITS / "digits.npz")["x"][:count].astype(np.float32) / 16
+
+
+def digit_scores(count: int) -> np.ndarray:
+    """What the trained network says of them, (count, 10)."""
+    return requant.load(DIGITS / "digits").run(digit_images(count))[0]
+
+
+def conv_net(conv: dict[str, str], pool: dict[str, str]) -> list[Node]:
+    """A convolution with these attributes, a pooling, and all in one row."""
+    return [
+        variable("data"),
+        variable("c_weight"),
+        variable("c_bias"),
+        apply("Convolution", "c", [0, 1, 2], **conv),
+        apply("Pooling", "p", [3], **pool),
+        apply("Flatten", "f", [4]),
+    ]
+
+
+#: What `conv_net` needs: attributes and parameters.
+PLAIN = ({"kernel": "(3, 3)", "pad": "(1, 1)", "num_filter": "4"}, {"kernel": "(2, 2)", "stride": "(2, 2)"})
+CONV_PARAMS = {"arg:c_weight": numbers(4, 2, 3, 3), "arg:c_bias": numbers(4)}
+
+#: A fully connected layer of 4 units on 3 inputs.
+FC = [variable("data"), variable("w"), apply("FullyConnected", "fc", [0, 1], num_hidden="4", no_bias="True")]
+FC_PARAMS = {"arg:w": numbers(4, 3)}

@@ -13,18 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from files import apply, load, numbers, text, variable
+from files import DIGITS, ENGINES, apply, digit_images, load, numbers, text, variable
 
 import requant
 from requant.errors import DTypeError, InputError, RequantError
 
-DIGITS = Path(__file__).resolve().parents[1] / "digits"
-ENGINES = ("openvino", "onnxruntime")
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def digit_images(count: int) -> np.ndarray:
-    return np.load(DIGITS / "digits.npz")["x"][:count].astype(np.float32) / 16
 
 
 # -- import --------------------------------------------------------------------------------------------------------
