@@ -13,6 +13,7 @@ import numpy as np
 
 import requant
 from requant.formats import symbol_file
+from requant.pipeline.timing import SETTLE
 from requant.symbol.infer import infer_shape
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,8 +22,6 @@ sys.path.insert(0, str(ZOO))
 
 import seeded  # noqa: E402
 
-#: Seconds after which no peer's idle threads spin any more.
-SETTLE = 0.3
 #: Seconds of one run.
 Timed = Callable[[], float]
 

@@ -22,9 +22,9 @@ from floats import float_network
 from peers import Process
 from test_int8_graphs import ENGINES, load, model
 
+from requant.pipeline.timing import SETTLE
+
 HERE = Path(__file__).parent
-#: Seconds after which no peer's idle threads spin any more.
-SETTLE = 0.25
 
 
 def ours(name: str, engine: str, kind: str) -> Callable[[], float]:
