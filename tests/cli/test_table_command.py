@@ -87,7 +87,7 @@ def test_tensorrt_there_and_back(tables: Path) -> None:
         (("show", "no.json"), "no.json"),
         (("show", "bad.json"), "bad.json"),
         (("merge", "a.json", "-o", "x.json"), "two tables"),
-        (("merge", "a.json", "other.json", "-o", "x.json"), "another model"),
+        (("merge", "a.json", "other.json", "-o", "x.json"), "other.json, beside a.json"),
         (("from-tensorrt", "a.json", "-o", "x.json"), "a.json"),
         (("show", "back.json", "--calib", "mse"), "only a finished range"),
     ],

@@ -130,8 +130,20 @@ def test_the_table_of_another_model_is_refused(model, data, tmp_path) -> None:  
     requant.quantize(model, data, table=path, check=False)
     changed = {n: p * 1.5 if n == "conv1_weight" else p for n, p in model.params.items()}
     other = requant.Model.from_symbol(model.symbol, changed)
-    with pytest.raises(CalibrationError, match="another model"):
+    with pytest.raises(CalibrationError, match="another model") as fault:
         requant.quantize(other, data, table=path, check=False)
+    assert str(fault.value).startswith(f"{path}: ") and "--equalize" in str(fault.value)
+
+
+def test_the_table_of_a_model_with_other_names_is_told_by_them(model, data, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "t.json"
+    table = CalibrationTable(["stage1_conv0", "data", "stage1_fc"], "naive", model="f" * 64)
+    table.save(path)
+    with pytest.raises(CalibrationError) as fault:
+        requant.quantize(model, data, table=path)
+    said = str(fault.value)
+    assert said.startswith(f"{path}: the calibration table belongs to another model")
+    assert "not here: 'stage1_conv0', 'stage1_fc'" in said and "such as 'data', 'conv0_output'" in said
 
 
 def states(table: CalibrationTable) -> list[Any]:

@@ -27,13 +27,25 @@ X = np.zeros((4, 1, 8, 8), np.float32)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"batch": 0}, "not a batch size"),
+        ({"batch": 0}, "quantize: batch: not a count"),
         ({"metric": "top1"}, "not a metric"),
         ({"min_sqnr": float("nan")}, "min_sqnr is not a goal"),
         ({"min_speedup": -1}, "min_speedup is not a goal"),
         ({"max_drop": "2"}, "max_drop is not a goal"),
         ({"table": "."}, "a folder, not a file"),
         ({"exclude": "conv9"}, "'conv0'"),
+        ({"exclude": 3}, "quantize: exclude"),
+        ({"exclude_ops": [None]}, "quantize: exclude_ops"),
+        ({"samples": "3"}, "quantize: samples"),
+        ({"batches": (1, 0)}, "quantize: batches"),
+        ({"batches": (1, 10**9)}, "do not fit into memory"),
+        ({"table": 3}, "quantize: table"),
+        ({"progress": 3}, "quantize: progress"),
+        ({"metadata": {"a": 3}}, "quantize: metadata"),
+        ({"mode": "bst"}, "did you mean 'best'"),
+        ({"mode": "measured", "budget": "3"}, "quantize: budget"),
+        ({"held_out": []}, "quantize: held_out"),
+        ({"metric": lambda results: None}, "returned no number"),
     ],
 )
 def test_quantize(model: requant.Model, words: dict[str, Any], said: str) -> None:

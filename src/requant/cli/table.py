@@ -9,7 +9,7 @@ import click
 
 from requant.cli import show
 from requant.cli.arguments import existing, json_option
-from requant.errors import InputError
+from requant.errors import CalibrationError, InputError
 from requant.formats.calibration_table import read_tensorrt_cache, write_tensorrt_cache
 from requant.qmath import Range
 from requant.quant.calibrators import calibrators
@@ -92,7 +92,14 @@ def merge(files: tuple[str, ...], output: str) -> None:
         raise InputError("one table needs no merging", where=files[0], expected="two tables or more")
     whole = _load(files[0])
     for file in files[1:]:
-        whole.merge(_load(file))
+        part = _load(file)
+        try:
+            whole.merge(part)
+        except CalibrationError as fault:
+            where = f"{file}, beside {files[0]}"
+            raise CalibrationError(
+                fault.what, where=where, got=fault.got, expected=fault.expected, next=fault.next
+            ) from fault
     whole.save(output)
     show.console().print(f"Wrote {output}: {len(whole)} tensors, {whole.samples} samples", markup=False)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
+from pathlib import Path
 
 from requant import engines
 from requant.errors import InputError, shown
+from requant.formats.target import check_file, check_name
 
 
 def check_engine(engine: object, where: str) -> None:
@@ -93,3 +96,66 @@ def check_count(value: object, where: str) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
         raise InputError("not a count", where=where, got=shown(value), expected="a whole number, 1 or more")
+
+
+def names_of(given: object, where: str) -> tuple[str, ...]:
+    """Names that a program passed, alone or many.
+
+    Raises:
+        InputError: they are no names.
+    """
+    found = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
+    names = tuple(n for n in found if isinstance(n, str))
+    if len(names) != len(found):
+        raise InputError(
+            "not names", where=where, got=shown(given), expected="a str, or several", next="print(plan) shows all names"
+        )
+    return names
+
+
+def check_functions(metric: object, progress: object) -> None:
+    """Refuse what cannot be called.
+
+    Raises:
+        InputError: it cannot.
+    """
+    kinds = {
+        "metric": (metric, "a function of an iterator over (inputs, outputs) that returns a number"),
+        "progress": (progress, "a function of (samples done, samples in all)"),
+    }
+    for name, (given, expected) in kinds.items():
+        if given is not None and not callable(given):
+            next_ = "pass the function itself, or leave it out"
+            raise InputError(
+                f"not a {name}", where=f"quantize: {name}", got=shown(given), expected=expected, next=next_
+            )
+
+
+def check_notes(metadata: object) -> None:
+    """Refuse metadata that a file cannot hold.
+
+    Raises:
+        InputError: they are no texts by name.
+    """
+    pairs = metadata.items() if isinstance(metadata, Mapping) else ()
+    fits = isinstance(metadata, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in pairs)
+    if metadata is not None and not fits:
+        raise InputError(
+            "not notes for a file",
+            where="quantize: metadata",
+            got=shown(metadata),
+            expected="texts by name",
+            next="turn values into text: json.dumps(value)",
+        )
+
+
+def check_table(table: str | os.PathLike[str]) -> None:
+    """Refuse a name under which there is no table and none can be written.
+
+    Raises:
+        InputError: it is no name, or a folder, or in none.
+    """
+    expected = "a table, or a name to write one under, such as net.calib.json"
+    check_name(table, "quantize: table", expected)
+    if not Path(table).is_file():
+        check_file(table, expected)

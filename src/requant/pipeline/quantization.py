@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -13,20 +12,22 @@ import onnx_ir as ir
 import requant
 from requant import engines
 from requant.engines.machine import usable_cores
-from requant.errors import CalibrationError, FormatError, InputError, QuantizationError
+from requant.engines.memory import check_arrays
+from requant.errors import CalibrationError, FormatError, InputError, QuantizationError, counted, shown
 from requant.formats.dataset import Dataset, Picked, from_program, nonfinite
-from requant.formats.target import check_file, check_model
+from requant.formats.target import check_model
 from requant.passes import optimize
 from requant.pipeline import measured, verify
 from requant.pipeline.calibrate import Progress, calibrate, misfit, ranges
 from requant.pipeline.compiled import Compiled
+from requant.pipeline.given import check_count, check_functions, check_notes, check_table, names_of
 from requant.pipeline.model import Model
 from requant.pipeline.refine import moments
 from requant.pipeline.search import Goals, Search, budget_of, timed
+from requant.pipeline.tables import kept
 from requant.quant.apply import apply, group_params
 from requant.quant.calibrator import MXNET
 from requant.quant.equalize import equalized
-from requant.quant.fingerprint import fingerprint
 from requant.quant.plan import Mode, Plan
 from requant.quant.planner import plan
 from requant.quant.table import CalibrationTable, Policy
@@ -106,8 +107,8 @@ class QuantizedModel(Model):
             FormatError: MXNet files are asked for, and the float model did not come from MXNet.
             InputError: nothing can be written under that name, or it is that of another kind of file.
         """
+        check_model(path)
         name = os.fspath(path)
-        check_model(name)
         if name.endswith(".onnx"):
             return super().save(name)
         made = self.to_symbol()
@@ -193,10 +194,19 @@ def quantize(
     search_budget = budget_of(mode, check, budget, measurements, precisions)
     rule: Mode = "best" if mode == "measured" else mode
     seconds: dict[str, float] = {}
-    _check_call(model, batch, metric)
-    exclude, exclude_ops = ((e,) if isinstance(e, str) else tuple(e) for e in (exclude, exclude_ops))
-    if table is not None and not isinstance(table, CalibrationTable) and not Path(table).is_file():
-        check_file(table, "a table, or a name to write one under, such as net.calib.json")
+    if not isinstance(model, Model):
+        raise InputError(
+            "not a model", where="quantize", got=shown(model), expected="a Model", next="requant.load(path) gives one"
+        )
+    exclude, exclude_ops = names_of(exclude, "quantize: exclude"), names_of(exclude_ops, "quantize: exclude_ops")
+    batches = (batches,) if isinstance(batches, int) else tuple(batches)
+    counts = [("batch", batch), *(("batches", b) for b in batches)]
+    for what, count in counts if samples is None else [*counts, ("samples", samples)]:
+        check_count(count, f"quantize: {what}")
+    check_functions(metric, progress)
+    check_notes(metadata)
+    if table is not None and not isinstance(table, CalibrationTable):
+        check_table(table)
     source, judged = _data(model, data, samples, held_out, table, policy)
     scheme = engines.get(target or engine).scheme
     if mode == "measured" and target not in (None, engine):
@@ -208,7 +218,9 @@ def quantize(
         floating = optimize(model.onnx if shapes is None else model.onnx_for(shapes))
         floating = equalized(floating) if equalize else floating
         made = plan(floating, rule, scheme, exclude=exclude, exclude_ops=exclude_ops)
-    filled, path = _table(table, floating, made)
+    if check and shapes is not None:  # what cannot be timed in the end is told now
+        check_arrays({n: ((max(batches, default=1), *s[1:]), 4) for n, s in shapes.items()}, "quantize: batches")
+    filled, path = kept(table, floating, made)
     if filled is None:
         if source is None:
             raise CalibrationError(
@@ -259,7 +271,6 @@ def quantize(
     search = Search(floating, made, filled, engine, judged, batch, metric, goals, seconds, weighed)
     if target not in (None, engine):
         notes.append(f"the file is for {target}; accuracy and speed are those on {engine}")
-    batches = tuple(batches)
     choice = (rule, tuple(exclude), tuple(exclude_ops))
     best = search.run(calibrator, choice)
     if search_budget is not None:
@@ -285,18 +296,20 @@ def _data(
         raise CalibrationError(
             "there is no calibration data", expected=f"data for {names}", next="give data (--data PATH), or a table"
         )
-    source = None if data is None else from_program(data, names, samples)
+    source = None if data is None else from_program(data, names, samples, "quantize: data")
     if source is not None and policy == "skip":
         source = source.readable()
     if source is not None and samples is not None:
         source = source.part(0, samples)
     if held_out is not None:
-        return source, _finite(from_program(held_out, names), policy)
+        return source, _finite(from_program(held_out, names, where="quantize: held_out"), policy)
     if source is None:
         return None, None
     apart = min(64, len(source) // 5)
     if apart == 0:
-        log.warning("only %d samples: the int8 model is verified on the data that calibrated it", len(source))
+        log.warning(
+            "only %s: the int8 model is verified on the data that calibrated it", counted(len(source), "sample")
+        )
         return source, _finite(source, policy)
     rest, judged = source.split(apart)
     return rest, _finite(judged, policy)
@@ -324,55 +337,6 @@ def _finite(data: Dataset, policy: Policy) -> Dataset:
     log.warning("%d of %d held-out samples were skipped: they hold NaN or Inf", len(bad), len(data))
     left_out = {number for number, _ in bad}
     return Picked(data, [i for i in range(len(data)) if i not in left_out])
-
-
-def _check_call(model: object, batch: object, metric: object) -> None:
-    """Refuse what a program may pass by mistake.
-
-    Raises:
-        InputError: the model is not one, the batch size is no size, or the metric cannot be called.
-    """
-    if not isinstance(model, Model):
-        raise InputError(
-            "not a model",
-            where="quantize",
-            got=repr(model)[:80],
-            expected="a Model",
-            next="requant.load(path) gives one",
-        )
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise InputError("not a batch size", where="quantize: batch", got=repr(batch), expected="1 or more")
-    if metric is not None and not callable(metric):
-        raise InputError(
-            "not a metric",
-            where="quantize: metric",
-            got=repr(metric)[:80],
-            expected="a function of an iterator over (inputs, outputs) that returns a number",
-        )
-
-
-def _table(
-    given: CalibrationTable | str | os.PathLike[str] | None, model: ir.Model, made: Plan
-) -> tuple[CalibrationTable | None, str | None]:
-    """A table that may be used instead of data, or the path where a new one goes."""
-    if given is None:
-        return None, None
-    path = None
-    if not isinstance(given, CalibrationTable):
-        path = os.fspath(given)
-        if not Path(path).exists():
-            return None, path
-        given = CalibrationTable.load(path)
-    given.check_model(fingerprint(model))
-    missing = [t for t in made.observed if t not in given]
-    if missing:
-        raise CalibrationError(
-            "the calibration table lacks tensors that this plan needs",
-            where=path or "table",
-            got=", ".join(missing[:4]),
-            next="calibrate with mode 'full', whose table serves the other modes and every exclude list, or remove it",
-        )
-    return given, path
 
 
 def _metadata(model: Model) -> Mapping[str, str]:

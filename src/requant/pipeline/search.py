@@ -18,7 +18,7 @@ import onnx_ir as ir
 from requant import engines
 from requant.engines import machine
 from requant.engines.base import EngineOptions
-from requant.errors import CalibrationError, QuantizationError
+from requant.errors import CalibrationError, QuantizationError, shown
 from requant.formats import onnx_file
 from requant.formats.dataset import Dataset
 from requant.pipeline import measured, verify
@@ -139,8 +139,14 @@ def budget_of(
     if not check:
         raise QuantizationError("mode 'measured' verifies what it measures", next="leave out check=False")
     seconds = measured.BUDGET if budget is None else budget
-    if not (seconds > 0 and math.isfinite(seconds)):
-        raise QuantizationError("the budget must be a positive number of seconds", got=budget)
+    if not (_is_number(seconds) and seconds > 0 and math.isfinite(seconds)):
+        raise QuantizationError(
+            "the budget must be a positive number of seconds",
+            where="quantize: budget",
+            got=shown(budget),
+            expected="a number above 0",
+            next="leave it out to search for a minute",
+        )
     Measurements(path, {})  # a file of something else is told before anything is run
     return Budget(seconds, path, precisions)
 

@@ -11,9 +11,10 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import engines
-from requant.engines.base import EngineOptions, Session
+from requant.engines.base import EngineOptions
 from requant.engines.memory import check_arrays
-from requant.errors import QuantizationError
+from requant.engines.session import Session
+from requant.errors import QuantizationError, shown
 from requant.formats.dataset import Batch, Dataset
 from requant.pipeline.timing import by_turns
 from requant.pipeline.watch import watching
@@ -100,8 +101,22 @@ def accuracy(pair: Pair, data: Dataset, batch: int = 16, metric: Metric | None =
     """Compare the outputs over a dataset."""
     found = compare(pair, data.batches(batch))
     if metric is not None:
-        found.metric = (metric(_results(pair, data, batch, 0)), metric(_results(pair, data, batch, 1)))
+        found.metric = _figure(metric(_results(pair, data, batch, 0))), _figure(metric(_results(pair, data, batch, 1)))
     return found
+
+
+def _figure(found: object) -> float:
+    """What a metric returned, as a number."""
+    try:
+        return float(found)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise QuantizationError(
+            "the metric returned no number",
+            where="quantize: metric",
+            got=shown(found),
+            expected="a number; higher is better",
+            next="return float(figure) from it",
+        ) from None
 
 
 def compare(pair: Pair, batches: Iterable[Batch]) -> Accuracy:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 
 import onnx_ir as ir
 
-from requant.errors import QuantizationError
+from requant.errors import QuantizationError, nearest
 from requant.passes.rewrite import names_of, sole_user
 from requant.quant.exclude import excluded_nodes
 from requant.quant.modes import Selection
-from requant.quant.plan import MODES, Choice, Decision, Mode, Plan, Tensor
+from requant.quant.plan import MEASURED, MODES, Choice, Decision, Mode, Plan, Tensor
 from requant.quant.roles import SELECTING, Role, is_activation
 from requant.scheme import Scheme
 
@@ -46,7 +46,10 @@ def plan(
         QuantizationError: an exclude matches nothing, or there is nothing to quantize.
     """
     if mode not in MODES:
-        raise QuantizationError("unknown quantize mode", got=mode, expected=", ".join(MODES))
+        modes = (*MODES, MEASURED)
+        raise QuantizationError(
+            "unknown quantize mode", got=repr(mode), expected=", ".join(modes), next=nearest(mode, modes)
+        )
     maker = _Planner(model, mode, scheme or Scheme("default"), excluded_nodes(list(model.graph), exclude, exclude_ops))
     made = maker.make()
     if not any(d.chosen == "int8" for d in made.decisions):
