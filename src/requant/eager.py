@@ -16,7 +16,8 @@ import onnx_ir as ir
 
 from requant import engines
 from requant.attrs import Attrs
-from requant.engines.base import EngineOptions, Session
+from requant.engines.base import EngineOptions
+from requant.engines.session import Session
 from requant.errors import InputError
 from requant.lower import IR_VERSION
 from requant.ops.emit import OPSET, Emit, NeedsShape, Value

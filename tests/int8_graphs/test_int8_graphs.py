@@ -10,7 +10,8 @@ import pytest
 
 import requant
 from requant import engines
-from requant.engines.base import EngineOptions, LayerProfile
+from requant.engines.base import EngineOptions
+from requant.engines.session import LayerProfile
 from requant.formats import symbol_file
 from requant.lower import to_onnx
 from requant.passes.complete import complete

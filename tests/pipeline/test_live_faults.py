@@ -18,7 +18,9 @@ from living import DIGITS, ITERS, compiled, decided, digits, feed, images, quick
 
 import requant
 from requant import engines
-from requant.engines.base import Engine, EngineOptions, Session, Shapes
+from requant.engines.base import Engine, EngineOptions
+from requant.engines.session import Session
+from requant.engines.tensors import Shapes
 from requant.errors import EngineError, RequantError
 from requant.formats import calibration_table as stored
 from requant.pipeline import live_build

@@ -14,7 +14,7 @@ import pytest
 
 import requant
 from requant import engines
-from requant.engines.base import LayerProfile, Session
+from requant.engines.session import LayerProfile, Session
 from requant.errors import CalibrationError, EngineError, FormatError, QuantizationError
 from requant.pipeline import measured, verify
 from requant.pipeline.layer_times import node_times

@@ -7,15 +7,10 @@ import importlib
 import inspect
 import pkgutil
 
-from requant.engines.base import (
-    Availability,
-    Engine,
-    EngineOptions,
-    LayerProfile,
-    Session,
-    TensorSpec,
-)
+from requant.engines.base import Availability, Engine, EngineOptions
 from requant.engines.cache import SessionCache
+from requant.engines.session import LayerProfile, Session
+from requant.engines.tensors import TensorSpec
 from requant.errors import EngineError, nearest
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from requant.engines.base import Feeds
+from requant.engines.tensors import Feeds
 from requant.errors import EngineError
 
 S = TypeVar("S")

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from requant.engines.base import Shape, TensorSpec
 from requant.engines.machine import free_memory
+from requant.engines.tensors import Shape, TensorSpec
 from requant.errors import InputError
 
 #: Bytes that are there anyway: what takes less is not compared with anything.

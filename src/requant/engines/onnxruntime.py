@@ -20,22 +20,11 @@ import onnx
 import onnx_ir as ir
 
 from requant.engines import machine
-from requant.engines.base import (
-    Array,
-    Availability,
-    Engine,
-    EngineOptions,
-    LayerProfile,
-    Session,
-    Shape,
-    Shapes,
-    TensorSpec,
-    bind,
-    numpy_dtype,
-    output_shape,
-)
+from requant.engines.base import Availability, Engine, EngineOptions
 from requant.engines.memory import check_run
 from requant.engines.onnxruntime_reading import conform, unwanted
+from requant.engines.session import LayerProfile, Session
+from requant.engines.tensors import Array, Shape, Shapes, TensorSpec, bind, numpy_dtype, output_shape
 from requant.engines.wire import join, skeleton
 from requant.errors import EngineError
 from requant.scheme import ONNXRUNTIME, Scheme

@@ -14,22 +14,13 @@ import numpy as np
 import onnx_ir as ir
 
 from requant.engines import machine, split
-from requant.engines.base import (
-    Availability,
-    Engine,
-    EngineOptions,
-    Shape,
-    Shapes,
-    TensorSpec,
-    bind,
-    numpy_dtype,
-    output_shape,
-)
+from requant.engines.base import Availability, Engine, EngineOptions
 from requant.engines.memory import check_run
 from requant.engines.openvino_integers import integer_kernels
 from requant.engines.openvino_joins import unsigned_joins
 from requant.engines.openvino_reading import conform
 from requant.engines.openvino_session import BF16, OpenVINOSession, SplitSession, essence
+from requant.engines.tensors import Shape, Shapes, TensorSpec, bind, numpy_dtype, output_shape
 from requant.engines.wire import join, memory_folder, skeleton, write_apart
 from requant.errors import EngineError
 from requant.scheme import OPENVINO, Scheme

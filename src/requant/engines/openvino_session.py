@@ -16,13 +16,8 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from requant.engines.base import (
-    Array,
-    Feeds,
-    LayerProfile,
-    Session,
-    TensorSpec,
-)
+from requant.engines.session import LayerProfile, Session
+from requant.engines.tensors import Array, Feeds, TensorSpec
 from requant.errors import EngineError, InputError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -24,9 +24,11 @@ import os
 import onnx_ir as ir
 
 from requant.engines import cuda, tensorrt_native
-from requant.engines.base import Availability, Engine, EngineOptions, Session, Shapes
+from requant.engines.base import Availability, Engine, EngineOptions
 from requant.engines.onnxruntime import OnnxRuntimeSession, open_session
+from requant.engines.session import Session
 from requant.engines.tensorrt_native import is_quantized, numbers
+from requant.engines.tensors import Shapes
 from requant.scheme import TENSORRT, Scheme
 
 PROVIDER = "TensorrtExecutionProvider"

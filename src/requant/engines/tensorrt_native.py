@@ -17,17 +17,9 @@ import numpy as np
 import onnx_ir as ir
 
 from requant.engines import cuda
-from requant.engines.base import (
-    Array,
-    EngineOptions,
-    LayerProfile,
-    Session,
-    Shapes,
-    TensorSpec,
-    bind,
-    numpy_dtype,
-    output_shape,
-)
+from requant.engines.base import EngineOptions
+from requant.engines.session import LayerProfile, Session
+from requant.engines.tensors import Array, Shapes, TensorSpec, bind, numpy_dtype, output_shape
 from requant.engines.wire import join, skeleton
 from requant.errors import EngineError, InputError
 from requant.formats.atomic import atomic_write

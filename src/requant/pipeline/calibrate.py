@@ -18,8 +18,9 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import engines
-from requant.engines.base import Engine, EngineOptions, Session
+from requant.engines.base import Engine, EngineOptions
 from requant.engines.machine import usable_cores
+from requant.engines.session import Session
 from requant.engines.split import NEAR
 from requant.errors import CalibrationError
 from requant.formats.dataset import Batch, Dataset

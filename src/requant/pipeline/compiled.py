@@ -10,8 +10,9 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import engines
-from requant.engines.base import EngineOptions, LayerProfile, Session
+from requant.engines.base import EngineOptions
 from requant.engines.cache import SessionCache
+from requant.engines.session import LayerProfile, Session
 from requant.errors import InputError, UnsupportedError
 from requant.passes.complete import complete
 from requant.pipeline.feeds import Data

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from requant.engines.base import LayerProfile
+from requant.engines.session import LayerProfile
 from requant.quant.plan import Plan
 
 #: Engines' layers that stand between others and belong to none.

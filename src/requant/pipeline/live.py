@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from requant.engines.base import EngineOptions, Session
+from requant.engines.base import EngineOptions
+from requant.engines.session import Session
 from requant.errors import QuantizationError
 from requant.pipeline.compiled import Compiled
 from requant.pipeline.feeds import Data

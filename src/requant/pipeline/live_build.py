@@ -15,8 +15,9 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import engines
-from requant.engines.base import EngineOptions, TensorSpec, bind
+from requant.engines.base import EngineOptions
 from requant.engines.machine import usable_cores
+from requant.engines.tensors import TensorSpec, bind
 from requant.errors import CalibrationError, QuantizationError, RequantError
 from requant.formats.dataset import Arrays, Batch
 from requant.passes import optimize

@@ -22,7 +22,8 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import engines
-from requant.engines.base import EngineOptions, Session
+from requant.engines.base import EngineOptions
+from requant.engines.session import Session
 from requant.errors import CalibrationError, QuantizationError
 from requant.formats.dataset import Batch
 from requant.pipeline.layer_times import node_times

@@ -14,7 +14,8 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import engines
-from requant.engines.base import EngineOptions, TensorSpec
+from requant.engines.base import EngineOptions
+from requant.engines.tensors import TensorSpec, dims
 from requant.errors import FormatError, InputError, RequantError, ShapeError
 from requant.formats import onnx_file, symbol_file
 from requant.formats.params import write_params
@@ -366,5 +367,4 @@ def _check_shapes(shapes: object) -> None:
 
 def _spec(value: ir.Value) -> TensorSpec:
     dtype = np.dtype(np.float32) if value.dtype is None else np.dtype(value.dtype.numpy())
-    shape = () if value.shape is None else tuple(d if isinstance(d, int) else d.value for d in value.shape)
-    return TensorSpec(str(value.name), dtype, shape)
+    return TensorSpec(str(value.name), dtype, dims(value) or ())

@@ -10,7 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import engines
-from requant.engines.base import EngineOptions, Session
+from requant.engines.base import EngineOptions
+from requant.engines.session import Session
 from requant.formats.dataset import Dataset
 from requant.passes.rewrite import Array, constant
 from requant.pipeline.watch import watching
