@@ -19,7 +19,7 @@ from requant.engines.memory import check_run
 from requant.engines.openvino_integers import integer_kernels
 from requant.engines.openvino_joins import unsigned_joins
 from requant.engines.openvino_reading import conform
-from requant.engines.openvino_session import BF16, OpenVINOSession, SplitSession, essence
+from requant.engines.openvino_session import BF16, Compilation, OpenVINOSession, SplitSession, essence
 from requant.engines.tensors import Shape, Shapes, TensorSpec, bind, numpy_dtype, output_shape
 from requant.engines.wire import join, memory_folder, skeleton, write_apart
 from requant.errors import EngineError
@@ -121,9 +121,17 @@ class OpenVINO(Engine):
             if parts is not None and known is not None:
                 known = (inputs[0].shape[0] if inputs[0].shape else None, *known[1:])
             outputs.append(TensorSpec(str(value.name), dtype, output_shape(value, sizes, known)))
-        if parts is not None:
-            return SplitSession(_library(), compiled, request, graph, inputs, outputs, parts, options.profile, where)
-        return OpenVINOSession(_library(), compiled, request, graph, inputs, outputs, flights, options.profile, where)
+        made = Compilation(
+            library=_library(),
+            graph=graph,
+            compiled=compiled,
+            request=request,
+            inputs=inputs,
+            outputs=tuple(outputs),
+            profiled=options.profile,
+            where=where,
+        )
+        return OpenVINOSession(made, flights) if parts is None else SplitSession(made, *parts)
 
 
 def _read(core: Any, model: ir.Model) -> Any:

@@ -6,6 +6,7 @@ The library comes as an argument: ``openvino.py`` alone imports it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 from collections import deque
@@ -29,62 +30,73 @@ _MAX_FITTING = 4096
 T = TypeVar("T")
 
 
+@dataclasses.dataclass(frozen=True)
+class Compilation:
+    """What OpenVINO made of a graph, and what it is a compilation of.
+
+    Args:
+        library: the ``openvino`` module.
+        graph: OpenVINO's own graph, from which it was compiled.
+        compiled: the compiled model.
+        request: an infer request of it.
+        inputs, outputs: those of the ONNX graph.
+        profiled: layers are measured.
+        where: names engine and graph in messages.
+    """
+
+    library: Any
+    graph: Any
+    compiled: Any
+    request: Any
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    profiled: bool
+    where: str
+
+
 class OpenVINOSession(Session):
     """A compiled model and a stack of idle infer requests, one for each thread that runs at the same time."""
 
-    def __init__(
-        self,
-        library: Any,
-        compiled: Any,
-        request: Any,
-        graph: Any,
-        inputs: tuple[TensorSpec, ...],
-        outputs: list[TensorSpec],
-        flights: int,
-        profiled: bool,
-        where: str,
-    ) -> None:
-        super().__init__("openvino", inputs, outputs, flights)
-        self._tensor, self._bf16 = library.Tensor, library.Type.bf16
-        self._compiled: Any = compiled
-        self._where, self._profiled = where, profiled
+    def __init__(self, made: Compilation, flights: int) -> None:
+        super().__init__("openvino", made.inputs, made.outputs, flights)
+        self._tensor, self._bf16 = made.library.Tensor, made.library.Type.bf16
+        self._compiled: Any = made.compiled
+        self._where, self._profiled = made.where, made.profiled
         self._process = os.getpid()
         # Two stacks: requests of run() have the caller's memory as input tensors, those of stream() their own.
-        self._idle: deque[Any] = deque([request])
+        self._idle: deque[Any] = deque([made.request])
         self._idle_async: deque[Any] = deque()
-        port_of = {name: i for i, port in enumerate(compiled.inputs) for name in port.get_names()}
+        port_of = {name: i for i, port in enumerate(made.compiled.inputs) for name in port.get_names()}
         self._ports = [port_of.get(spec.name) for spec in self.inputs]
         # With free sizes the CPU plugin trusts that shapes fit together: it returns nothing, or reads past the end.
         free = any(s.shape is None or any(not isinstance(d, int) for d in s.shape) for s in self.inputs)
-        self._graph: Any = graph if free else None
+        self._graph: Any = made.graph if free else None
         self._fitting: set[tuple[tuple[int, ...], ...]] = set()
         self._narrowed = [i for i, spec in enumerate(self.inputs) if spec.dtype in _NARROWED]
         self._bf16_outputs = [i for i, spec in enumerate(self.outputs) if spec.dtype == BF16]
 
     def _infer(self, arrays: list[Array]) -> list[Array]:
-        if self._graph is not None or self._narrowed:
-            self._check_contents(arrays)
-        request = self._request(self._idle)
-        tensors = {port: self._share(array) for port, array in zip(self._ports, arrays) if port is not None}
-        try:
-            results = list(request.infer(tensors, share_inputs=True).to_tuple())
-        except Exception as fault:
-            raise self._failed(fault) from fault
+        request, results = self._compute(arrays, share_outputs=False)
         self._idle.append(request)
-        return self._own(results)
+        return results
 
     def _look(self, arrays: list[Array], at: Callable[[list[Array]], T]) -> T:
+        request, results = self._compute(arrays, share_outputs=True)
+        seen = at(results)  # the request owns this memory, so it is idle only when this is over
+        self._idle.append(request)
+        return seen
+
+    def _compute(self, arrays: list[Array], share_outputs: bool) -> tuple[Any, list[Array]]:
+        """The request that ran, still taken, and the outputs: in its memory if they are shared."""
         if self._graph is not None or self._narrowed:
             self._check_contents(arrays)
         request = self._request(self._idle)
         tensors = {port: self._share(array) for port, array in zip(self._ports, arrays) if port is not None}
         try:
-            results = list(request.infer(tensors, share_inputs=True, share_outputs=True).to_tuple())
+            results = list(request.infer(tensors, share_inputs=True, share_outputs=share_outputs).to_tuple())
         except Exception as fault:
             raise self._failed(fault) from fault
-        seen = at(self._own(results))  # the request owns this memory, so it is idle only when this is over
-        self._idle.append(request)
-        return seen
+        return request, self._own(results)
 
     def look_many(self, feeds: Iterable[Feeds], at: Callable[[list[Array]], object]) -> None:
         if self._process != os.getpid():
@@ -256,20 +268,9 @@ class OpenVINOSession(Session):
 class SplitSession(OpenVINOSession):
     """A compiled model for a few samples, on several streams: a large batch runs through it piece by piece."""
 
-    def __init__(
-        self,
-        library: Any,
-        compiled: Any,
-        request: Any,
-        graph: Any,
-        inputs: tuple[TensorSpec, ...],
-        outputs: list[TensorSpec],
-        parts: tuple[int, int],
-        profiled: bool,
-        where: str,
-    ) -> None:
-        super().__init__(library, compiled, request, graph, inputs, outputs, 1, profiled, where)
-        self._size, streams = parts
+    def __init__(self, made: Compilation, size: int, streams: int) -> None:
+        super().__init__(made, 1)
+        self._size = size
         # Twice the streams, so that no stream waits for this thread between two pieces.
         self._flying = 2 * streams
 
