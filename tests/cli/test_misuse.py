@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -183,8 +184,6 @@ def test_what_was_cut_is_shown(say: Say) -> None:
 
 def test_verbose_says_what_was_cut() -> None:
     """In a process of its own: the log is set up once."""
-    import subprocess
-
     words = [sys.executable, "-c", "from requant.cli import main; main()", "-v", "inspect", str(DIGITS / "digits")]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0
@@ -240,6 +239,39 @@ def test_an_interruption_has_the_status_that_shells_give_it(say: Say, monkeypatc
     code, text = say("inspect", "digits")
     assert code == 130
     assert "interrupted" in text
+
+
+def test_an_interruption_while_help_is_made_has_it_too(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli._Commands, "get_command", interrupted)
+    code, text = say("--help")
+    assert (code, "interrupted" in text) == (130, True)
+
+
+def test_an_interruption_of_the_first_import_has_it_too() -> None:
+    """In a process of its own, where nothing is imported yet."""
+    program = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "requant.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from requant.__main__ import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stderr.strip() == "requant: interrupted; nothing was done"
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "requant", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "requant,")
 
 
 def test_outputs_are_saved_under_the_name_that_was_said(say: Say, tmp_path: Path) -> None:

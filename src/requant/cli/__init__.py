@@ -6,7 +6,7 @@ import importlib
 import logging
 import pkgutil
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -17,7 +17,7 @@ from requant.errors import RequantError
 _NOT_COMMANDS = {"arguments", "show"}
 #: A goal (accuracy, speed) was missed; the best result found was written.
 EXIT_GOAL_MISSED = 3
-#: 128 and the number of the signal, as shells count.
+#: 128 and the number of the signal, as shells count (also in ``requant.__main__``, which imports nothing).
 EXIT_INTERRUPTED = 130
 
 
@@ -35,12 +35,17 @@ class _Commands(click.Group):
         found: click.Command = importlib.import_module(f"{__name__}.{modules[name]}").command
         return found
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)  # which prints help, for which all commands are imported
+        except KeyboardInterrupt:
+            _interrupted()
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("\nrequant: interrupted; unfinished files were not kept", err=True)
-            ctx.exit(EXIT_INTERRUPTED)
+            _interrupted()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -50,6 +55,11 @@ class _Commands(click.Group):
         except click.UsageError as fault:
             known = ", ".join(self.list_commands(ctx))
             raise click.UsageError(f"{fault.message}\nCommands are: {known}.", ctx) from fault
+
+
+def _interrupted() -> NoReturn:
+    click.echo("\nrequant: interrupted; unfinished files were not kept", err=True)
+    sys.exit(EXIT_INTERRUPTED)
 
 
 # The order in which a newcomer meets them.
