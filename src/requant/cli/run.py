@@ -24,6 +24,7 @@ from requant.cli.arguments import (
 from requant.errors import FormatError, InputError
 from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
+from requant.formats.samples import joined
 from requant.formats.target import check_file
 from requant.pipeline import Model
 
@@ -155,12 +156,7 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
             found.setdefault(name, []).append(prepare.array(read_image(file, prepare.color)))
         else:
             found.setdefault(name, []).append(read_npy(file))
-    sizes = {n: {a.shape[1:] for a in arrays} for n, arrays in found.items()}
-    for name, shapes in sizes.items():
-        if len(shapes) > 1:
-            raise InputError(
-                "the images differ in size", where=name, got=sorted(shapes), next="give --size, such as --size 224"
-            )
+    whole = {name: joined(given, f"input {name!r}") for name, given in found.items()}
     for name, given in found.items():
         if any(a.size == 0 for a in given):
             raise InputError(
@@ -170,7 +166,7 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
                 expected="at least one sample in the first dimension",
                 next="look at how the file was written",
             )
-    return {n: a[0] if len(a) == 1 else np.concatenate(a) for n, a in found.items()}, note
+    return whole, note
 
 
 def _named(text: str, names: Sequence[str]) -> tuple[str, str]:

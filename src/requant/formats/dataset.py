@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import CalibrationError, FormatError, InputError, nearest, shown
+from requant.errors import CalibrationError, FormatError, nearest, shown
 from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
 from requant.formats.recordio import MXIndexedRecordIO, MXRecordIO, unpack
+from requant.formats.samples import check_size, joined
 
 Batch = dict[str, np.ndarray]
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class Picked(Dataset):
 
     def samples(self, start: int, stop: int) -> Batch:
         ones = [self.whole.samples(i, i + 1) for i in self.numbers[start:stop]]
-        return {n: _stack([one[n] for one in ones], self.what) for n in self.names}
+        return {n: joined([one[n] for one in ones], self.what) for n in self.names}
 
 
 def nonfinite(data: Dataset) -> list[tuple[int, str]]:
@@ -150,7 +151,7 @@ class Images(Dataset):
         return len(self.files)
 
     def samples(self, start: int, stop: int) -> Batch:
-        return {self.names[0]: _stack([self._one(f) for f in self.files[start:stop]], self.what)}
+        return {self.names[0]: joined([self._one(f) for f in self.files[start:stop]], self.what)}
 
     def readable(self) -> Dataset:
         kept = []
@@ -167,15 +168,8 @@ class Images(Dataset):
 
     def _one(self, file: Path) -> np.ndarray:
         array = self.prepare.array(read_image(file, self.prepare.color))
-        self._shape = self._shape or array.shape
-        if array.shape != self._shape:
-            raise InputError(
-                "the images differ in size",
-                where=file,
-                got=f"{array.shape} after {self._shape}",
-                expected="one size for all, and the model's",
-                next="give a size: --size 224 on the command line, size=(224, 224) in Preprocess",
-            )
+        self._shape = self._shape or array.shape[1:]
+        check_size(array.shape[1:], self._shape, file)
         return array
 
 
@@ -206,7 +200,7 @@ class Records(Dataset):
         return len(self._keys)
 
     def samples(self, start: int, stop: int) -> Batch:
-        return {self.names[0]: _stack([self._one(i) for i in range(start, stop)], self.what)}
+        return {self.names[0]: joined([self._one(i) for i in range(start, stop)], self.what)}
 
     def _one(self, i: int) -> np.ndarray:
         import io
@@ -244,17 +238,10 @@ class Stored(Dataset):
             begin = int(end) - len(next(iter(batch.values())))
             if begin < stop and start < end:
                 parts.append({n: a[max(start - begin, 0) : stop - begin] for n, a in batch.items()})
-        return {n: _stack([p[n] for p in parts], self.what) for n in self.names}
+        return {n: joined([p[n] for p in parts], self.what) for n in self.names}
 
     def batches(self, size: int) -> Iterator[Batch]:
         yield from self._batches  # as they came: the caller chose their size
-
-
-def _stack(arrays: Sequence[np.ndarray], what: str) -> np.ndarray:
-    shapes = {a.shape[1:] for a in arrays}
-    if len(shapes) > 1:
-        raise InputError("the samples differ in shape", where=what, got=sorted(shapes), next="give a size, such as 224")
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def open_files(text: str, names: Sequence[str], prepare: Preprocess) -> Dataset:
