@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from requant import cli
@@ -87,6 +88,51 @@ def test_misuse(say: Say, words: list[str], status: int, said: list[str]) -> Non
     assert code == status
     for part in said:
         assert part in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--live", "--engine", "openvino", "--engine", "onnxruntime"], "give --engine once"),
+        (["--live", "--batch", "1", "--batch", "2"], "give --batch once"),
+        (["--iters", "3"], "give --live too"),
+    ],
+)
+def test_options_of_bench_that_mean_nothing_together(say: Say, words: list[str], said: str) -> None:
+    code, text = say("bench", "digits", "--shape", "data=1,1,8,8", *words)
+    assert (code, said in text) == (2, True)
+
+
+RUN = ("run", "digits", "--input", "seven.png", "--divide", "16", "--size", "8", "--labels", "labels.txt")
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 name\n"), (9, "9 names"), (11, "11 names"), (0, "0 names")])
+def test_labels_of_another_network(say: Say, tmp_path: Path, count: int, said: str) -> None:
+    (tmp_path / "labels.txt").write_text("".join(f"digit {i}\n" for i in range(count)))
+    for more in ((), ("--json",)):
+        code, text = say(*RUN, *more)
+        assert code == 1
+        assert all(part in text for part in ["labels.txt", said, "10 in softmax_output", "background"])
+
+
+def test_labels_where_no_output_has_classes(say: Say, tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("a\nb\n")
+    code, text = say("run", "grow.onnx", "--input", "x.npy", "--labels", "labels.txt")
+    assert code == 1 and "grow.onnx" in text  # no such model: said before anything else
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[N, 3, 4] x) => (float[N, 3, 4] y) { y = Relu(x) }'
+    )
+    onnx.save(proto, tmp_path / "grow.onnx")
+    np.save(tmp_path / "x.npy", np.zeros((1, 3, 4), np.float32))
+    code, text = say("run", "grow.onnx", "--input", "x.npy", "--labels", "labels.txt")
+    assert code == 1
+    assert all(part in text for part in ["2 names", "y (1, 3, 4)", "leave out --labels"])
+
+
+def test_labels_may_end_in_empty_lines(say: Say, tmp_path: Path) -> None:
+    (tmp_path / "labels.txt").write_text("".join(f"digit {i}\n" for i in range(10)) + "\n\n")
+    code, text = say(*RUN)
+    assert (code, "digit 7 0.99" in text) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from requant.cli import show
 from requant.cli.arguments import concrete_shapes, json_option, model_options, open_model
@@ -58,11 +59,13 @@ def command(
       requant bench net.onnx --engine openvino --batch 1 --batch 32 --seconds 10
       requant bench resnet50 --live --iters 50
     """
+    _check_live(live, engines, batches)
     loaded = open_model(model, params, epoch, shapes)
     if live:
         _live(loaded, (engines or names())[0], batches[0], iters, threads, seconds, as_json)
         return
-    chosen = engines or tuple(n for n in names() if get(n).available().ok)
+    chosen = tuple(dict.fromkeys(engines)) or tuple(n for n in names() if get(n).available().ok)
+    batches = tuple(dict.fromkeys(batches))
     if not chosen:
         raise EngineError("no engine is ready", next="requant doctor says why")
     rows: list[dict[str, Any]] = []
@@ -111,6 +114,23 @@ def command(
             for r in rows
         ],
     )
+
+
+def _check_live(live: bool, engines: tuple[str, ...], batches: tuple[int, ...]) -> None:
+    """Refuse options that have no meaning together.
+
+    Raises:
+        UsageError: --live with several engines or batch sizes, or --iters without it.
+    """
+    context = click.get_current_context()
+    if not live:
+        if context.get_parameter_source("iters") not in (None, ParameterSource.DEFAULT):
+            raise click.UsageError("--iters counts the batches that --live calibrates on: give --live too, or neither")
+        return
+    if len(set(engines)) > 1:
+        raise click.UsageError(f"--live shows the life of one engine, not {len(engines)}: give --engine once")
+    if len(set(batches)) > 1 and context.get_parameter_source("batches") not in (None, ParameterSource.DEFAULT):
+        raise click.UsageError(f"--live serves one batch size, not {len(batches)}: give --batch once")
 
 
 def _live(

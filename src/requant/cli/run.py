@@ -21,12 +21,13 @@ from requant.cli.arguments import (
     open_model,
     preprocessing,
 )
-from requant.errors import FormatError, InputError
+from requant.errors import FormatError, InputError, counted
 from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
 from requant.formats.samples import joined
 from requant.formats.target import check_file
 from requant.pipeline import Model
+from requant.pipeline.verify import is_classes
 
 
 @click.command(name="run")
@@ -74,7 +75,7 @@ def command(
     """
     if output is not None:
         check_file(output, "a name such as outputs.npz")
-    names = _lines(labels) if labels else None
+    names = _lines(labels) if labels is not None else None
     loaded = open_model(model, params, epoch, shapes)
     feeds, note = gather(loaded, inputs, image)
     start = time.perf_counter()
@@ -85,6 +86,8 @@ def command(
     compiled.run(feeds)
     again = time.perf_counter() - start
     named = dict(zip(loaded.output_names, outs))
+    if names is not None:
+        _check_labels(names, named, str(labels))
     if output:
         arrays: dict[str, Any] = dict(named)
         with open(output, "wb") as file:  # given a name, numpy would add .npz to it
@@ -121,10 +124,33 @@ def _remembered(image: Mapping[str, Any]) -> str:
 
 
 def _lines(path: str) -> list[str]:
+    """Names, one a line; empty lines at the end are none."""
     try:
-        return existing(path).read_text(encoding="utf-8").splitlines()
+        return existing(path).read_text(encoding="utf-8").rstrip().splitlines()
     except (UnicodeDecodeError, IsADirectoryError) as fault:
         raise FormatError("not a list of names", where=path, got=str(fault), expected="text, one name a line") from None
+
+
+def _check_labels(names: list[str], outputs: Mapping[str, np.ndarray], path: str) -> None:
+    """Refuse class names of which no output has so many classes: shown all the same, they would be wrong.
+
+    Raises:
+        InputError: there is no such output; the message has both counts.
+    """
+    classes = {n: a.shape[1] for n, a in outputs.items() if is_classes(a)}
+    if len(names) in classes.values():
+        return
+    shapes = ", ".join(f"{n} {show.dims(a.shape)}" for n, a in outputs.items())
+    found = ", ".join(f"{count} in {n}" for n, count in classes.items())
+    raise InputError(
+        "the labels do not fit the classes",
+        where=path,
+        got=counted(len(names), "name"),
+        expected=f"as many as classes: {found}" if classes else f"an output (N, classes), which {shapes} is not",
+        next="give the list that the network was trained with; some begin with a background class, which is a line too"
+        if classes
+        else "leave out --labels",
+    )
 
 
 def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], str]:
@@ -183,12 +209,13 @@ def _named(text: str, names: Sequence[str]) -> tuple[str, str]:
 
 def best(array: np.ndarray, top: int, names: list[str] | None) -> list[list[tuple[Any, float]]] | None:
     """The highest scores of each row of a (N, classes) output, with class names; None for other shapes."""
-    if array.ndim != 2 or array.shape[1] < 2 or array.dtype.kind != "f":
+    if not is_classes(array):
         return None
+    names = names if names and len(names) == array.shape[1] else None
     rows = []
     for row in array:
         order = np.argsort(-row, kind="stable")[:top]
-        rows.append([(names[i] if names and i < len(names) else int(i), float(row[i])) for i in order])
+        rows.append([(names[i] if names else int(i), float(row[i])) for i in order])
     return rows
 
 
