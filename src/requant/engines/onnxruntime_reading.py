@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import qmath
-from requant.passes.rewrite import attribute, constant, initializer, insert_before, ints, unique
+from requant.passes.rewrite import attribute, constant, initializer, insert_before, ints, is_default, unique
 
 Version = tuple[int, int]
 _INT8_PRODUCTS: Version = (1, 24)
@@ -65,7 +65,7 @@ def _nodes(model: ir.Model) -> list[ir.Node]:
 
 
 def _concerned(node: ir.Node, rules: dict[str, Rule]) -> bool:
-    return node.domain in ("", "ai.onnx") and node.op_type in rules and rules[node.op_type].applies(node)
+    return is_default(node) and node.op_type in rules and rules[node.op_type].applies(node)
 
 
 # -- Products of int8: before 1.24 convolutions take uint8 alone, and matrices not int8 with uint8 ---------------------

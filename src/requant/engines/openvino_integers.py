@@ -30,6 +30,7 @@ from requant.passes.rewrite import (
     initializer,
     insert_before,
     ints,
+    is_default,
     scalar,
     sole_user,
     static_shape,
@@ -68,7 +69,7 @@ def integer_kernels(model: ir.Model) -> ir.Model:
         editor.divided,
     ):
         for node in list(new.graph):
-            if node.graph is new.graph and node.domain in ("", "ai.onnx"):
+            if node.graph is new.graph and is_default(node):
                 step(node)
     return new
 

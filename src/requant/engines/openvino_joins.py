@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from requant import qmath
-from requant.passes.rewrite import constant, forget_names, initializer
+from requant.passes.rewrite import constant, forget_names, initializer, is_default
 
 #: Operators that hand on the values of their first input, or clip them.
 _MOVING = frozenset(
@@ -43,7 +43,7 @@ def unsigned_joins(model: ir.Model) -> ir.Model:
 def _found(graph: ir.Graph) -> Iterator[ir.Value]:
     """Signed integers of the branches and results of concatenations."""
     for node in graph:
-        if node.op_type != "Concat" or node.domain not in ("", "ai.onnx"):
+        if node.op_type != "Concat" or not is_default(node):
             continue
         for value in node.inputs:
             source = _source(value)

@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from requant.passes.rewrite import attribute, int_list, ints
+from requant.engines.tensors import true_inputs
+from requant.passes.rewrite import attribute, int_list, ints, is_default
+from requant.passes.rewrite import rank as rank_of
 
 # What one stream reads and writes in its largest layer should stay below this. Measured on x86 servers with 1 to 2 MB
 # of second-level cache a core: MobileNetV2, EfficientNet-Lite0 and ResNet-50, float and int8, are fastest near it.
@@ -98,7 +100,7 @@ def sample_wise(model: ir.Model) -> bool:
 
     True is a proof for the operators that are known here; everything else is False.
     """
-    inputs = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+    inputs = true_inputs(model)
     names = set()
     for value in inputs:
         if value.shape is None or len(value.shape) == 0 or isinstance(value.shape[0], int):
@@ -114,7 +116,7 @@ def sample_wise(model: ir.Model) -> bool:
             if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
                 return False
             continue
-        if node.domain not in ("", "ai.onnx") or not _keeps_samples(node, batched):
+        if not is_default(node) or not _keeps_samples(node, batched):
             return False
         batched.update(node.outputs)
     return all(v in batched for v in model.graph.outputs)
@@ -124,7 +126,7 @@ def _keeps_samples(node: ir.Node, batched: set[ir.Value]) -> bool:
     kind = node.op_type
     given = [v for v in node.inputs if v is not None]
     first = node.inputs[0]
-    rank = _rank(first)
+    rank = rank_of(first)
     if kind in _ELEMENTWISE:
         return _elementwise(node, batched)
     if kind == "Concat":
@@ -153,10 +155,6 @@ def _keeps_samples(node: ir.Node, batched: set[ir.Value]) -> bool:
     return False
 
 
-def _rank(value: ir.Value | None) -> int | None:
-    return None if value is None or value.shape is None else len(value.shape)
-
-
 def _inner(axis: int, rank: int | None) -> bool:
     """Whether an axis is surely not axis 0."""
     return axis > 0 or (axis < 0 and rank is not None and axis + rank > 0)
@@ -176,7 +174,7 @@ def _axes(node: ir.Node) -> list[int] | None:
 
 def _elementwise(node: ir.Node, batched: set[ir.Value]) -> bool:
     """Broadcasting lines shapes up at their ends: the batch must stand at the front of the result."""
-    ranks = {_rank(v) for v in node.inputs if v is not None and v in batched}
+    ranks = {rank_of(v) for v in node.inputs if v is not None and v in batched}
     if None in ranks or len(ranks) != 1:
         return False
     [rank] = ranks
@@ -192,7 +190,7 @@ def _elementwise(node: ir.Node, batched: set[ir.Value]) -> bool:
 
 def _matmul(node: ir.Node, batched: set[ir.Value]) -> bool:
     left, right = node.inputs[0], node.inputs[1]
-    a, b = _rank(left), _rank(right)
+    a, b = rank_of(left), rank_of(right)
     if a is None or b is None:
         return False
     if left in batched and right in batched:

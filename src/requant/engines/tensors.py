@@ -67,6 +67,11 @@ def dims(value: ir.Value) -> Shape | None:
     return tuple(d if isinstance(d, int) else d.value for d in value.shape)
 
 
+def true_inputs(model: ir.Model) -> list[ir.Value]:
+    """The inputs that must be fed: models of IR version 3 list their weights among the inputs, too."""
+    return [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+
+
 def bind(model: ir.Model, shapes: Shapes | None, engine: str) -> tuple[tuple[TensorSpec, ...], dict[str, int]]:
     """The true inputs of a model once ``shapes`` are fixed, and the sizes of the named dimensions that this fixed.
 
@@ -75,7 +80,7 @@ def bind(model: ir.Model, shapes: Shapes | None, engine: str) -> tuple[tuple[Ten
             name with two sizes.
         EngineError: an input of a type that sessions cannot carry.
     """
-    inputs = [v for v in model.graph.inputs if v.name not in model.graph.initializers]
+    inputs = true_inputs(model)
     known = [str(v.name) for v in inputs]
     wanted = dict(shapes or {})
     for name in wanted:

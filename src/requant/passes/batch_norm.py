@@ -19,6 +19,7 @@ from requant.passes.rewrite import (
     can_bypass,
     constant,
     ints,
+    is_default,
     maker,
     rank,
     replace_constant,
@@ -68,7 +69,7 @@ class FoldBatchNorm(NodePass):
         after = sole_user(node.outputs[0])
         if after is None or after.graph is not graph or after.inputs[0] is not node.outputs[0]:
             return False
-        if after.op_type not in ("Conv", "Gemm") or after.domain not in ("", "ai.onnx"):
+        if after.op_type not in ("Conv", "Gemm") or not is_default(after):
             return False
         count = affine.channels(after)
         weight = constant(after.inputs[1])

@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
-from requant.passes.rewrite import Array, GraphPass, constant, initializer, int_list
+from requant.passes.rewrite import Array, GraphPass, constant, initializer, int_list, is_default
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class FoldConstants(GraphPass):
         """Fold the nodes of one graph."""
         changed = False
         for node in list(graph):
-            if node.domain not in ("", "ai.onnx") or node.op_type in _NEVER or not node.outputs:
+            if not is_default(node) or node.op_type in _NEVER or not node.outputs:
                 continue
             arrays = [None if v is None else constant(v) for v in node.inputs]
             if any(v is not None and a is None for v, a in zip(node.inputs, arrays)):

@@ -12,6 +12,7 @@ from requant.passes.rewrite import (
     can_bypass,
     int_list,
     ints,
+    is_default,
     rank,
     scalar,
     sole_user,
@@ -27,13 +28,7 @@ class FoldPad(NodePass):
         """Fold one Pad."""
         user = sole_user(node.outputs[0])
         size, pads = rank(node.inputs[0]), spatial_pads(node)
-        if (
-            user is None
-            or size is None
-            or pads is None
-            or user.graph is not graph
-            or user.domain not in ("", "ai.onnx")
-        ):
+        if user is None or size is None or pads is None or user.graph is not graph or not is_default(user):
             return False
         if user.inputs[0] is not node.outputs[0] or user.op_type not in ("Conv", "AveragePool"):
             return False

@@ -44,7 +44,7 @@ class NodePass(GraphPass):
     def graph(self, graph: ir.Graph) -> bool:
         changed = False
         for node in list(graph):
-            if node.graph is graph and node.domain in ("", "ai.onnx") and node.op_type in self.op_types:
+            if node.graph is graph and is_default(node) and node.op_type in self.op_types:
                 changed |= self.node(graph, node)
         return changed
 
@@ -107,6 +107,11 @@ def ints(node: ir.Node, name: str) -> list[int] | None:
     return None if found is None else [int(v) for v in found.as_ints()]
 
 
+def is_default(node: ir.Node) -> bool:
+    """The node is of ONNX's own operator set."""
+    return node.domain in ("", "ai.onnx")
+
+
 def rank(value: ir.Value | None) -> int | None:
     """The number of dimensions, or None if unknown."""
     return None if value is None or value.shape is None else value.shape.rank()
@@ -128,7 +133,7 @@ def sole_user(value: ir.Value) -> ir.Node | None:
 def maker(value: ir.Value | None, *op_types: str) -> ir.Node | None:
     """The node that makes the value, if it is of one of these operators and nobody else reads the value."""
     node = None if value is None else value.producer()
-    if node is None or value is None or node.op_type not in op_types or node.domain not in ("", "ai.onnx"):
+    if node is None or value is None or node.op_type not in op_types or not is_default(node):
         return None
     return node if sole_user(value) is not None else None
 

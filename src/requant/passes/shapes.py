@@ -19,6 +19,7 @@ from requant.passes.rewrite import (
     constant,
     initializer,
     int_list,
+    is_default,
     replace_constant,
 )
 
@@ -185,7 +186,7 @@ class FoldShapeArithmetic(GraphPass):
 
         changed = False
         for node in list(graph):
-            rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+            rule = _RULES.get(node.op_type) if is_default(node) else None
             if rule is None or constant(node.outputs[0]) is not None:
                 continue
             is_data = node.outputs[0].dtype not in (None, ir.DataType.INT64, ir.DataType.INT32)

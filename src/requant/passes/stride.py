@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from requant.passes.rewrite import NodePass, attribute, constant, ints, rank, sole_user, unique
+from requant.passes.rewrite import NodePass, attribute, constant, ints, is_default, rank, sole_user, unique
 
 #: Operators that give at each position what they are given there, whatever their other positions hold.
 _POINTWISE = frozenset(
@@ -52,7 +52,7 @@ class PullStrides(NodePass):
 
 def _skipping(node: ir.Node) -> list[int] | None:
     """The strides of a convolution with a kernel of one position, or None if it is not one or skips nothing."""
-    if node.op_type != "Conv" or node.domain not in ("", "ai.onnx"):
+    if node.op_type != "Conv" or not is_default(node):
         return None
     weight = constant(node.inputs[1])
     strides = ints(node, "strides")
@@ -75,7 +75,7 @@ def _absorbs(node: ir.Node | None, graph: ir.Graph) -> bool:
 
 def _ways_up(node: ir.Node | None, graph: ir.Graph) -> list[ir.Value]:
     """The inputs through which a stride moves on up."""
-    if node is None or node.graph is not graph or node.domain not in ("", "ai.onnx"):
+    if node is None or node.graph is not graph or not is_default(node):
         return []
     if node.op_type in _POINTWISE and node.inputs[0] is not None:
         return [node.inputs[0]]

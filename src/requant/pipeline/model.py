@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from requant import engines
 from requant.engines.base import EngineOptions
-from requant.engines.tensors import TensorSpec, dims
+from requant.engines.tensors import TensorSpec, dims, true_inputs
 from requant.errors import FormatError, InputError, RequantError, ShapeError
 from requant.formats import onnx_file, symbol_file
 from requant.formats.params import write_params
@@ -24,6 +24,7 @@ from requant.lower import Dims, Lowered, free_inputs, missing_parameters, needed
 from requant.ops.emit import NeedsShape
 from requant.pipeline.compiled import Compiled, not_pickled
 from requant.pipeline.feeds import Data, Feeds, begin_states, by_name
+from requant.pipeline.given import check_sizes
 from requant.symbol.training import Cut, Inference, state_variables
 from requant.symbol.tree import Symbol
 
@@ -177,7 +178,7 @@ class Model:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The free inputs: name, dtype and shape (a string is an open dimension)."""
-        return tuple(_spec(v) for v in self.onnx.graph.inputs if v.name not in self.onnx.graph.initializers)
+        return tuple(_spec(v) for v in true_inputs(self.onnx))
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
@@ -263,7 +264,7 @@ class Model:
             EngineError: the engine is unknown, not installed, or refuses the graph. There is no silent switch.
             InputError: ``shapes`` or ``int8`` is something else.
         """
-        _check_shapes(shapes)
+        check_sizes(shapes, "compile: shapes", named=False)
         options = EngineOptions(
             threads=threads,
             hint=hint,  # type: ignore[arg-type]
@@ -346,23 +347,6 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<requant.Model {self.source}: {', '.join(self.input_names)} -> {', '.join(self.output_names)}>"
-
-
-def _check_shapes(shapes: object) -> None:
-    """Raise InputError for shapes that are not sizes by input name."""
-    if shapes is None:
-        return
-    if isinstance(shapes, Mapping):
-        sizes = [s for s in shapes.values() if not isinstance(s, Sequence) or isinstance(s, str)]
-        if not sizes:
-            return
-    raise InputError(
-        "not shapes of inputs",
-        where="compile: shapes",
-        got=repr(shapes)[:80],
-        expected="sizes by input name",
-        next="shapes={'data': (1, 3, 224, 224)}",
-    )
 
 
 def _spec(value: ir.Value) -> TensorSpec:

@@ -22,7 +22,16 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from requant.passes.rewrite import Array, attribute, constant, initializer, replace_constant, sole_user, unique
+from requant.passes.rewrite import (
+    Array,
+    attribute,
+    constant,
+    initializer,
+    is_default,
+    replace_constant,
+    sole_user,
+    unique,
+)
 from requant.qmath import QuantParams, Range
 from requant.quant.forms import activation_params
 from requant.quant.moments import Moments
@@ -189,7 +198,7 @@ class _Leveler:
 
     def _by_constants(self, value: ir.Value, factors: F64, *, dry: bool) -> bool:
         node = value.producer()
-        if node is None or node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
+        if node is None or not is_default(node) or not node.inputs or node.inputs[0] is None:
             return False
         op = node.op_type
         if op == "Conv":

@@ -18,7 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from requant.passes.rewrite import Array, attribute, constant, forget_names, is_float, rank, replace_constant
+from requant.passes.rewrite import (
+    Array,
+    attribute,
+    constant,
+    forget_names,
+    is_default,
+    is_float,
+    rank,
+    replace_constant,
+)
 
 F64 = npt.NDArray[np.float64]
 
@@ -92,7 +101,7 @@ class _Equalizer:
 
     def _passes(self, node: ir.Node) -> bool:
         """Note how a node ties its tensors; False if they cannot be rescaled."""
-        if node.domain not in ("", "ai.onnx") or not node.inputs or node.inputs[0] is None:
+        if not is_default(node) or not node.inputs or node.inputs[0] is None:
             return False
         out = node.outputs[0]
         if _sizes(node) is not None:

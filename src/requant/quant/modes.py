@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from requant.passes.rewrite import is_default
 from requant.quant import flow
 from requant.quant.plan import Mode
-from requant.quant.roles import JOINING, Role, is_default, role_of
+from requant.quant.roles import JOINING, Role, role_of
 from requant.quant.stem import cheap_stems
 from requant.scheme import Scheme
 

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from requant.passes.rewrite import attribute, constant, rank
+from requant.passes.rewrite import attribute, constant, is_default, rank
 from requant.scheme import Scheme
 
 Kind = Literal["compute", "support", "through", "fused", "float"]
@@ -41,11 +41,6 @@ class Role:
     data: tuple[int, ...] = ()
     weight: int | None = None
     bias: int | None = None
-
-
-def is_default(node: ir.Node) -> bool:
-    """The node is of ONNX's own operator set."""
-    return node.domain in ("", "ai.onnx")
 
 
 def is_activation(value: ir.Value | None) -> bool:
