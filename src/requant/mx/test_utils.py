@@ -10,7 +10,7 @@ import numpy as np
 from requant.mx import random as _random
 from requant.mx.context import Context, current_context
 from requant.mx.ndarray.create import array
-from requant.mx.ndarray.ndarray import NDArray
+from requant.mx.ndarray.ndarray import as_numpy
 
 _RTOL = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-4, "float64": 1e-5}
 _ATOL = {"float16": 1e-1, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-20}
@@ -26,13 +26,9 @@ def default_dtype() -> type[np.generic]:
     return np.float32
 
 
-def _numpy(x: Any) -> np.ndarray:
-    return x.asnumpy() if isinstance(x, NDArray) else np.asarray(x)
-
-
 def same(a: Any, b: Any) -> bool:
     """Whether two arrays are equal in shape and in every element."""
-    return bool(np.array_equal(_numpy(a), _numpy(b)))
+    return bool(np.array_equal(as_numpy(a), as_numpy(b)))
 
 
 def _tolerances(a: np.ndarray, b: np.ndarray, rtol: float | None, atol: float | None) -> tuple[float, float]:
@@ -45,7 +41,7 @@ def _tolerances(a: np.ndarray, b: np.ndarray, rtol: float | None, atol: float | 
 
 def almost_equal(a: Any, b: Any, rtol: float | None = None, atol: float | None = None, equal_nan: bool = False) -> bool:
     """Whether |a - b| <= atol + rtol |b| everywhere; tolerances follow the dtypes if not given."""
-    x, y = _numpy(a), _numpy(b)
+    x, y = as_numpy(a), as_numpy(b)
     r, t = _tolerances(x, y, rtol, atol)
     return bool(np.allclose(x.astype(np.float64), y.astype(np.float64), rtol=r, atol=t, equal_nan=equal_nan))
 
@@ -60,7 +56,7 @@ def assert_almost_equal(
     **kwargs: Any,
 ) -> None:
     """AssertionError unless ``almost_equal``; the message says where they differ most."""
-    x, y = _numpy(a), _numpy(b)
+    x, y = as_numpy(a), as_numpy(b)
     r, t = _tolerances(x, y, rtol, atol)
     np.testing.assert_allclose(
         x.astype(np.float64),

@@ -9,14 +9,14 @@ it, as MXNet does for convolutions.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from requant.errors import QuantizationError, nearest
 from requant.ops import registry
-from requant.rewrite.graph import Moved, entry_name, outputs_of, readers, rebuilt
+from requant.rewrite.graph import Moved, entry_name, op_name, outputs_of, readers, rebuilt
 from requant.rewrite.merge import align_scales, merge_requantize
+from requant.rewrite.switches import switched_off
 from requant.symbol.tree import Entry, Node, Symbol
 
 log = logging.getLogger(__name__)
@@ -31,11 +31,6 @@ ATTENTION = {
 
 #: The node that alone reads a node, or None.
 Follower = Callable[[Node], "Node | None"]
-
-
-def switched_off(what: str) -> bool:
-    """MXNet's environment switches: ``MXNET_DISABLE_MKLDNN_<what>`` set to something else than 0."""
-    return os.environ.get(f"MXNET_DISABLE_MKLDNN_{what}", "0") not in ("", "0")
 
 
 def backend_symbol(symbol: Symbol, backend: str, *, apart: Collection[str] = ()) -> Symbol:
@@ -200,12 +195,8 @@ def _name_then(entry: Entry, index: int, matches: Mapping[int, _Match]) -> str:
 # -- convolution -----------------------------------------------------------------------------------------------------
 
 
-def _name(node: Node) -> str:
-    return node.op.name if node.op is not None else ""
-
-
 def _conv_seed(node: Node) -> bool:
-    return _name(node) == "Convolution" and len(node.parsed.kernel) in (2, 3)  # type: ignore[attr-defined]
+    return op_name(node) == "Convolution" and len(node.parsed.kernel) in (2, 3)  # type: ignore[attr-defined]
 
 
 def _activates(node: Node, quantize: bool) -> bool:
@@ -214,11 +205,11 @@ def _activates(node: Node, quantize: bool) -> bool:
 
 
 def _conv_act(node: Node, quantize: bool, summed: bool) -> bool:
-    if _name(node) == "Activation":
+    if op_name(node) == "Activation":
         return _activates(node, quantize)
-    if _name(node) == "LeakyReLU":
+    if op_name(node) == "LeakyReLU":
         return node.parsed.act_type in ("leaky", "gelu")  # type: ignore[attr-defined]
-    if _name(node) == "clip" and not (quantize and summed):
+    if op_name(node) == "clip" and not (quantize and summed):
         return float(node.parsed.a_min) == 0.0  # type: ignore[attr-defined]
     return False
 
@@ -233,7 +224,7 @@ def _conv_chain(quantize: bool) -> Callable[[Node, Follower], list[Node]]:
         if with_bn and after is not None and _is_norm(after, conv):
             nodes.append(after)
             after = follower(after)
-        summed = with_sum and after is not None and _name(after) == "elemwise_add"
+        summed = with_sum and after is not None and op_name(after) == "elemwise_add"
         if summed and after is not None:
             nodes.append(after)
             after = follower(after)
@@ -245,18 +236,18 @@ def _conv_chain(quantize: bool) -> Callable[[Node, Follower], list[Node]]:
 
 
 def _is_norm(node: Node, data: Node) -> bool:
-    return _name(node) == "BatchNorm" and node.inputs[0][0] is data and len(node.output_names()) == 1
+    return op_name(node) == "BatchNorm" and node.inputs[0][0] is data and len(node.output_names()) == 1
 
 
 def _conv_node(nodes: list[Node]) -> Made:
     name, attrs = "sg_mkldnn_", {}
     for node in nodes:
-        if _name(node) == "Convolution":
+        if op_name(node) == "Convolution":
             name += "conv_"
-        elif _name(node) == "BatchNorm":
+        elif op_name(node) == "BatchNorm":
             name += "bn_"
             attrs["with_bn"] = "true"
-        elif _name(node) == "elemwise_add":
+        elif op_name(node) == "elemwise_add":
             name += "add_"
             attrs["with_sum"] = "true"
         else:
@@ -269,17 +260,17 @@ def _conv_node(nodes: list[Node]) -> Made:
 
 
 def _fc_seed(node: Node) -> bool:
-    return _name(node) == "FullyConnected"
+    return op_name(node) == "FullyConnected"
 
 
 def _fc_act(node: Node, quantize: bool) -> bool:
-    if _name(node) == "Activation":
+    if op_name(node) == "Activation":
         return _activates(node, quantize)
-    if _name(node) == "LeakyReLU":
+    if op_name(node) == "LeakyReLU":
         return node.parsed.act_type in ("leaky", "elu", "gelu")  # type: ignore[attr-defined]
-    if _name(node) == "clip":
+    if op_name(node) == "clip":
         return float(node.parsed.a_min) == 0.0  # type: ignore[attr-defined]
-    return _name(node) == "abs" or (not quantize and _name(node) in ("square", "sqrt", "exp"))
+    return op_name(node) == "abs" or (not quantize and op_name(node) in ("square", "sqrt", "exp"))
 
 
 def _fc_chain(quantize: bool) -> Callable[[Node, Follower], list[Node]]:
@@ -299,9 +290,9 @@ def _fc_node(nodes: list[Node]) -> Made:
 
 
 def _attention_seed(node: Node) -> bool:
-    return _name(node) in ATTENTION
+    return op_name(node) in ATTENTION
 
 
 def _attention_node(nodes: list[Node]) -> Made:
-    op = ATTENTION[_name(nodes[0])]
+    op = ATTENTION[op_name(nodes[0])]
     return op, f"{op[1:]}_", {**nodes[0].attrs, "enable_float_output": "False", "quantized": "False"}

@@ -12,6 +12,11 @@ Moved = Callable[[Entry], Entry]
 Visit = Callable[[Node, Moved], Sequence[Entry] | None]
 
 
+def op_name(node: Node) -> str:
+    """The name of a node's operator; empty for a variable."""
+    return node.op.name if node.op is not None else ""
+
+
 def readers(symbol: Symbol) -> dict[int, list[Node]]:
     """The nodes that read each node, by its id; a node that reads it twice is there once."""
     found: dict[int, list[Node]] = {}

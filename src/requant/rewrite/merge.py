@@ -6,12 +6,12 @@ products and attention, and one scale for all inputs of a concatenation.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from requant.rewrite.graph import Moved, kept, outputs_of, readers, rebuilt
+from requant.rewrite.graph import Moved, kept, op_name, outputs_of, readers, rebuilt
+from requant.rewrite.switches import switched_off
 from requant.symbol.tree import Entry, Node, Symbol
 
 RANGE = ("min_calib_range", "max_calib_range")
@@ -24,10 +24,6 @@ _FLOATING = {
     "_sg_mkldnn_selfatt_qk": "QTRANSFORMER",
     "_sg_mkldnn_selfatt_valatt": "QTRANSFORMER",
 }
-
-
-def _name(node: Node) -> str:
-    return node.op.name if node.op is not None else ""
 
 
 def calibrated(node: Node) -> bool:
@@ -51,17 +47,13 @@ def range_of(node: Node) -> tuple[float, float]:
     return low, high
 
 
-def _switched_off(what: str) -> bool:
-    return os.environ.get(f"MXNET_DISABLE_MKLDNN_{what}", "0") not in ("", "0")
-
-
 def _mergeable(node: Node) -> bool:
-    name = _name(node)
+    name = op_name(node)
     if name.startswith("_sg_mkldnn_") and node.attrs.get("quantized", "").lower() not in ("true", "1"):
         return False
     if calibrated(node):
         return False
-    return name in _RANGED or (name in _FLOATING and not _switched_off(f"{_FLOATING[name]}_FUSE_ALL"))
+    return name in _RANGED or (name in _FLOATING and not switched_off(f"{_FLOATING[name]}_FUSE_ALL"))
 
 
 def merge_requantize(symbol: Symbol, *, uncalibrated: bool = False) -> Symbol:
@@ -82,16 +74,16 @@ def merge_requantize(symbol: Symbol, *, uncalibrated: bool = False) -> Symbol:
         if node.op is None or not _mergeable(node) or id(node) in heads:
             continue
         after = read_by.get(id(node), [])
-        if len(after) != 1 or _name(after[0]) != "_contrib_requantize":
+        if len(after) != 1 or op_name(after[0]) != "_contrib_requantize":
             continue
         requantize, dequantize = after[0], None
         last = read_by.get(id(requantize), [])
         if (
-            _name(node) in _FLOATING
-            and not _switched_off(f"{_FLOATING[_name(node)]}_FLOAT_OUTPUT")
+            op_name(node) in _FLOATING
+            and not switched_off(f"{_FLOATING[op_name(node)]}_FLOAT_OUTPUT")
             and id(requantize) not in heads
             and len(last) == 1
-            and _name(last[0]) == "_contrib_dequantize"
+            and op_name(last[0]) == "_contrib_dequantize"
         ):
             dequantize = last[0]
         if not calibrated(requantize) and (dequantize is None or not uncalibrated):
@@ -127,13 +119,13 @@ def align_scales(symbol: Symbol) -> Symbol:
     """Give all calibrated producers whose values meet in a quantized concat one range, the union of theirs with 0."""
     current = symbol
     for node in symbol.nodes:
-        if _name(node) == _CONCAT:
+        if op_name(node) == _CONCAT:
             current = _align(current, node.name)
     return current
 
 
 def _align(symbol: Symbol, name: str) -> Symbol:
-    concat = next(n for n in symbol.nodes if _name(n) == _CONCAT and n.name == name)
+    concat = next(n for n in symbol.nodes if op_name(n) == _CONCAT and n.name == name)
     found = _producers(symbol, concat)
     ranged = [n for n in found if calibrated(n)]
     if len(ranged) < 2:
@@ -166,13 +158,13 @@ def _producers(symbol: Symbol, concat: Node) -> list[Node]:
         for source in _data_inputs(node):
             if source.is_variable or id(source) in inside or any(id(r) not in inside for r in read_by[id(source)]):
                 continue  # what others read as well keeps its own range
-            if _name(source) in (_CONCAT, _POOLING):
+            if op_name(source) in (_CONCAT, _POOLING):
                 inside.add(id(source))
                 queue.append(source)
             else:
                 found[id(source)] = source
         after = read_by.get(id(node), [])
-        if len(after) == 1 and _name(after[0]) in (_CONCAT, _POOLING) and id(after[0]) not in inside:
+        if len(after) == 1 and op_name(after[0]) in (_CONCAT, _POOLING) and id(after[0]) not in inside:
             inside.add(id(after[0]))
             queue.append(after[0])
     return list(found.values())

@@ -25,7 +25,7 @@ from requant.qmath import QuantParams, Range, mxnet_levels
 from requant.quant.plan import Plan
 from requant.rewrite.calibration import Array, quantize_params, set_ranges
 from requant.rewrite.fuse import backend_symbol
-from requant.rewrite.graph import Moved, entry_name, kept, outputs_of, rebuilt
+from requant.rewrite.graph import Moved, entry_name, kept, op_name, outputs_of, rebuilt
 from requant.rewrite.merge import align_scales, calibrated, merge_requantize, range_of, with_range
 from requant.rewrite.quantize import quantize_symbol
 from requant.symbol.tree import Entry, Node, Symbol
@@ -127,16 +127,12 @@ def _chosen(plan: Plan) -> set[str]:
     return {n for d in plan.decisions if d.chosen != "float" for n in (d.node, *d.names)}
 
 
-def _name(node: Node) -> str:
-    return node.op.name if node.op is not None else ""
-
-
 def _stays_apart(node: Node, symbol: Symbol, plan: Plan) -> bool:
     """Whether a node must not be fused into the one before it."""
-    if _name(node) == "elemwise_add":
+    if op_name(node) == "elemwise_add":
         return node.name not in _chosen(plan)
-    if _name(node) == "LeakyReLU":
-        return _name(node.inputs[0][0]) == "FullyConnected"
+    if op_name(node) == "LeakyReLU":
+        return op_name(node.inputs[0][0]) == "FullyConnected"
     return False
 
 
@@ -160,18 +156,18 @@ def _make(
 
 
 def _open(node: Node) -> bool:
-    return _name(node) in ("_contrib_quantize_v2", "_contrib_requantize") and not calibrated(node)
+    return op_name(node) in ("_contrib_quantize_v2", "_contrib_requantize") and not calibrated(node)
 
 
 def _quantizable(node: Node, chosen: set[str]) -> bool:
     """Whether a node of the fused symbol becomes int8: the plan wants it, and MXNet computes it rightly."""
     if not node.subgraphs:
-        return node.name in chosen and _name(node) in _RIGHT
+        return node.name in chosen and op_name(node) in _RIGHT
     first = next(n for n in node.subgraphs[0].nodes if n.op is not None)
-    layer = next((n for n in node.subgraphs[0].nodes if _name(n) in ("Convolution", "FullyConnected")), first)
+    layer = next((n for n in node.subgraphs[0].nodes if op_name(n) in ("Convolution", "FullyConnected")), first)
     if layer.name not in chosen:
         return False
-    if _name(layer) == "Convolution":
+    if op_name(layer) == "Convolution":
         groups, filters = layer.parsed.num_group, layer.parsed.num_filter  # type: ignore[attr-defined]
         if 1 < groups < filters:
             log.info("%s stays float: MXNet computes int8 convolutions in groups wrongly (B5)", layer.name)
@@ -210,9 +206,9 @@ def _vanishes(node: Node) -> bool:
     A batch normalization folded into the convolution before it left its tensor under that one's name. Padding with
     zeros, folded into the convolution behind it, adds a value that every int8 form holds anyway.
     """
-    if _name(node) == "Pad":
+    if op_name(node) == "Pad":
         return node.attrs.get("mode") == "constant" and float(node.attrs.get("constant_value", 0)) == 0
-    return _name(node) in ("BatchNorm", "Dropout", "Flatten", "Reshape", "_copy")
+    return op_name(node) in ("BatchNorm", "Dropout", "Flatten", "Reshape", "_copy")
 
 
 # -- sums ------------------------------------------------------------------------------------------------------------
@@ -221,12 +217,12 @@ def _vanishes(node: Node) -> bool:
 def _unsigned(entry: Entry) -> bool:
     """Whether an int8 tensor of the symbol is uint8 at run time."""
     node, _ = entry
-    name = _name(node)
+    name = op_name(node)
     if name == "_sg_mkldnn_conv":
         last = node.subgraphs[0].entries[0][0]
-        if _name(last) == "LeakyReLU":
+        if op_name(last) == "LeakyReLU":
             return False
-        return _name(last) == "clip" or _name(last) == "Activation"
+        return op_name(last) == "clip" or op_name(last) == "Activation"
     if name in ("_contrib_quantize_v2", "_contrib_requantize"):
         return node.attrs.get("out_type") == "uint8" or (calibrated(node) and range_of(node)[0] >= 0)
     if name == "_contrib_quantized_concat":
@@ -240,7 +236,7 @@ def _sums(symbol: Symbol) -> list[tuple[Node, Entry]]:
     """Quantized convolutions with a fused sum, and their second operands."""
     found = []
     for node in symbol.nodes:
-        if _name(node) == "_sg_mkldnn_conv" and "with_sum" in node.attrs and "quantized" in node.attrs:
+        if op_name(node) == "_sg_mkldnn_conv" and "with_sum" in node.attrs and "quantized" in node.attrs:
             found.append((node, node.inputs[len(node.inputs) - 5]))
     return found
 
@@ -250,7 +246,7 @@ def _sums_that_break(symbol: Symbol) -> set[str]:
     found: set[str] = set()
     for node, operand in _sums(symbol):
         if _unsigned(operand) and not _unsigned((node, 0)):
-            found.update(n.name for n in node.subgraphs[0].nodes if _name(n) == "elemwise_add")
+            found.update(n.name for n in node.subgraphs[0].nodes if op_name(n) == "elemwise_add")
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from requant.engines.machine import usable_cores
 from requant.errors import CalibrationError
-from requant.mx.ndarray.ndarray import NDArray
+from requant.mx.ndarray.ndarray import NDArray, as_numpy
 from requant.quant.kl_threshold import find_threshold
 from requant.quant.mxnet_histogram import MXNetHistogram
 
@@ -62,7 +62,7 @@ class LayerOutputMinMaxCollector(CalibrationCollector):
         """
         if self.include_layer is not None and name not in self.include_layer:
             return
-        values = _array(arr)
+        values = as_numpy(arr)
         low, high = float(values.min()), float(values.max())
         if not (np.isfinite(low) and np.isfinite(high)):
             raise CalibrationError("NaN or Inf in an activation", where=f"tensor {name!r}", got=(low, high))
@@ -100,7 +100,7 @@ class LayerHistogramCollector(CalibrationCollector):
         """
         if self.include_layer is not None and name not in self.include_layer:
             return
-        values = _array(arr)
+        values = as_numpy(arr)
         if self.logger:
             self.logger.debug("Collecting layer %s histogram of shape %s", name, values.shape)
         self.histograms.setdefault(name, MXNetHistogram(self.num_bins)).collect(values, name)
@@ -142,10 +142,6 @@ class LayerHistogramCollector(CalibrationCollector):
 #: The names that these have in MXNet 1.9.
 _LayerOutputMinMaxCollector = LayerOutputMinMaxCollector
 _LayerHistogramCollector = LayerHistogramCollector
-
-
-def _array(values: Any) -> np.ndarray[Any, Any]:
-    return values.asnumpy() if isinstance(values, NDArray) else np.asarray(values)
 
 
 def caller(collector: Any) -> Callable[[str, str, NDArray], None]:

@@ -8,13 +8,11 @@ from collections import OrderedDict
 from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any
 
-import numpy as np
-
 from requant.dtypes import as_dtype
 from requant.errors import InputError, ParameterError, ShapeError, nearest
 from requant.mx.context import Context
 from requant.mx.gluon.parameter import Constant, Parameter, shape_of
-from requant.mx.ndarray.ndarray import NDArray
+from requant.mx.ndarray.ndarray import NDArray, as_numpy
 from requant.mx.ndarray.saving import load as load_arrays
 from requant.mx.ndarray.saving import save as save_arrays
 
@@ -133,7 +131,7 @@ class ParameterDict:
         if not isinstance(found, Constant):
             raise ParameterError("the parameter of that name is no constant", got=repr(found))
         if value is not None:
-            given = value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+            given = as_numpy(value)
             if found.value.shape != given.shape or not (found.value.asnumpy() == given).all():
                 raise ParameterError("the constant of that name has another value", got=repr(found))
         return found

@@ -11,7 +11,8 @@ import numpy as np
 from requant.dtypes import as_dtype
 from requant.errors import InputError
 from requant.mx.context import Context, checked
-from requant.mx.ndarray.ndarray import NDArray, run, wrap
+from requant.mx.ndarray.by_name import run
+from requant.mx.ndarray.ndarray import NDArray, wrap
 
 Shape = int | Sequence[int]
 

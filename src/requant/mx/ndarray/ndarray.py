@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import numbers
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +11,9 @@ from requant import eager
 from requant.dtypes import as_dtype
 from requant.errors import DTypeError, InputError, ShapeError, UnsupportedError
 from requant.mx.context import Context, checked, current_context
+from requant.mx.ndarray.by_name import Array, number, prepared, run
 from requant.mx.ndarray.indexing import get_item, set_item
 from requant.ops import registry
-
-Array = np.ndarray[Any, Any]
 
 #: Writes to any array so far, one number in a list: while it stays the same, no array has changed.
 ALL_WRITES = [0]
@@ -358,18 +355,6 @@ class NDArray:
         return self._in_place(self % other)
 
 
-@functools.lru_cache(4096)
-def _prepared(name: str, attrs: tuple[tuple[str, Any], ...]) -> tuple[Any, Any]:
-    op = registry.get(name)
-    return op, op.parse(dict(attrs))
-
-
-def run(name: str, arrays: Sequence[Array], attrs: tuple[tuple[str, Any], ...] = ()) -> list[Array]:
-    """Run an operator by name on numpy arrays; ``attrs`` as (key, value) pairs."""
-    op, parsed = _prepared(name, attrs)
-    return eager.invoke(op, parsed, arrays)
-
-
 def wrap(outputs: Sequence[Array], ctx: Context) -> Any:
     """One NDArray, or a list if there are several."""
     if len(outputs) == 1:
@@ -385,7 +370,7 @@ def binary(name: str, lhs: Any, rhs: Any) -> NDArray:
     """
     if isinstance(lhs, NDArray):
         a, ctx = lhs._data, lhs._ctx
-        b = rhs._data if isinstance(rhs, NDArray) else _number(rhs, a.dtype)
+        b = rhs._data if isinstance(rhs, NDArray) else number(rhs, a.dtype)
         if a.dtype != b.dtype:
             raise DTypeError(
                 "operands must have one dtype",
@@ -395,19 +380,13 @@ def binary(name: str, lhs: Any, rhs: Any) -> NDArray:
             )
     elif isinstance(rhs, NDArray):
         b, ctx = rhs._data, rhs._ctx
-        a = _number(lhs, b.dtype)
+        a = number(lhs, b.dtype)
     else:
         raise TypeError(f"{name} takes NDArrays and numbers, not {type(lhs).__name__} and {type(rhs).__name__}")
-    op, parsed = _prepared(name, ())
+    op, parsed = prepared(name, ())
     return NDArray(eager.invoke(op, parsed, (a, b))[0], ctx)
 
 
-def _number(value: Any, dtype: np.dtype[Any]) -> Array:
-    if not isinstance(value, numbers.Real | np.generic):
-        raise TypeError(
-            f"type {type(value).__name__} is not supported beside an NDArray; numpy arrays become one by mx.nd.array(x)"
-        )
-    if dtype.kind in "iub":
-        # As the C cast: towards zero, and wrapped around.
-        return np.asarray(int(value), dtype=np.int64).astype(dtype)  # type: ignore[arg-type]
-    return np.asarray(value, dtype=dtype)
+def as_numpy(x: Any) -> Array:
+    """The values of an NDArray, or of anything that numpy takes."""
+    return x.asnumpy() if isinstance(x, NDArray) else np.asarray(x)

@@ -9,13 +9,9 @@ import numpy as np
 
 from requant.errors import InputError
 from requant.mx.ndarray.create import array
-from requant.mx.ndarray.ndarray import NDArray
+from requant.mx.ndarray.ndarray import NDArray, as_numpy
 
 Batchify = Callable[[Sequence[Any]], Any]
-
-
-def _numpy(x: Any) -> np.ndarray:
-    return x.asnumpy() if isinstance(x, NDArray) else np.asarray(x)
 
 
 class Stack:
@@ -25,7 +21,7 @@ class Stack:
         self._shared = use_shared_mem
 
     def __call__(self, data: Sequence[Any]) -> NDArray:
-        stacked = np.stack([_numpy(d) for d in data])
+        stacked = np.stack([as_numpy(d) for d in data])
         return array(stacked, dtype=stacked.dtype)
 
 
@@ -48,7 +44,7 @@ class Pad:
         self._val, self._axis, self._dtype, self._lengths, self._round = val, axis, dtype, ret_length, round_to
 
     def __call__(self, data: Sequence[Any]) -> Any:
-        arrays = [_numpy(d) for d in data]
+        arrays = [as_numpy(d) for d in data]
         largest = [max(sizes) for sizes in zip(*(a.shape for a in arrays))]
         if self._round:
             largest = [-(-n // self._round) * self._round for n in largest]
@@ -69,7 +65,7 @@ class Append:
         self._expand, self._axis = expand, batch_axis
 
     def __call__(self, data: Sequence[Any]) -> list[NDArray]:
-        arrays = [_numpy(d) for d in data]
+        arrays = [as_numpy(d) for d in data]
         if self._expand:
             arrays = [np.expand_dims(a, self._axis) for a in arrays]
         return [array(a, dtype=a.dtype) for a in arrays]

@@ -86,7 +86,26 @@ class BatchNormReLU(_BatchNorm):
     _with_relu = True
 
 
-class InstanceNorm(HybridBlock):
+class _Affine(HybridBlock):
+    """Normalizations whose result is scaled by gamma and moved by beta."""
+
+    gamma: Any
+    beta: Any
+    _kwargs: dict[str, Any]
+
+    def _gamma_and_beta(self, size: int, scale: bool, center: bool, gamma_init: Any, beta_init: Any) -> None:
+        for name, learned, init in (("gamma", scale, gamma_init), ("beta", center, beta_init)):
+            made = self.params.get(
+                name, grad_req="write" if learned else "null", shape=(size,), init=init, allow_deferred_init=True
+            )
+            setattr(self, name, made)
+
+    def __repr__(self) -> str:
+        text = ", ".join(f"{k}={v!r}" for k, v in self._kwargs.items())
+        return f"{type(self).__name__}({text}, in_channels={(self.gamma.shape or (0,))[0]})"
+
+
+class InstanceNorm(_Affine):
     """Normalization of every channel of every sample by its own statistics (Ulyanov 2016)."""
 
     def __init__(
@@ -103,14 +122,7 @@ class InstanceNorm(HybridBlock):
         super().__init__(**kwargs)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis, self._epsilon = axis, epsilon
-        self.gamma = self.params.get(
-            "gamma", grad_req="write" if scale else "null", shape=(in_channels,), init=gamma_initializer,
-            allow_deferred_init=True,
-        )  # fmt: skip
-        self.beta = self.params.get(
-            "beta", grad_req="write" if center else "null", shape=(in_channels,), init=beta_initializer,
-            allow_deferred_init=True,
-        )  # fmt: skip
+        self._gamma_and_beta(in_channels, scale, center, gamma_initializer, beta_initializer)
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         if self._axis == 1:
@@ -118,12 +130,8 @@ class InstanceNorm(HybridBlock):
         moved = x.swapaxes(1, self._axis)
         return F.InstanceNorm(moved, gamma, beta, name="fwd", eps=self._epsilon).swapaxes(1, self._axis)
 
-    def __repr__(self) -> str:
-        text = ", ".join(f"{k}={v!r}" for k, v in self._kwargs.items())
-        return f"{type(self).__name__}({text}, in_channels={(self.gamma.shape or (0,))[0]})"
 
-
-class LayerNorm(HybridBlock):
+class LayerNorm(_Affine):
     """Normalization over one axis of every sample (Ba 2016)."""
 
     def __init__(
@@ -141,24 +149,13 @@ class LayerNorm(HybridBlock):
         super().__init__(prefix=prefix, params=params)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis, self._epsilon = axis, epsilon
-        self.gamma = self.params.get(
-            "gamma", grad_req="write" if scale else "null", shape=(in_channels,), init=gamma_initializer,
-            allow_deferred_init=True,
-        )  # fmt: skip
-        self.beta = self.params.get(
-            "beta", grad_req="write" if center else "null", shape=(in_channels,), init=beta_initializer,
-            allow_deferred_init=True,
-        )  # fmt: skip
+        self._gamma_and_beta(in_channels, scale, center, gamma_initializer, beta_initializer)
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.LayerNorm(data, gamma=gamma, beta=beta, axis=self._axis, eps=self._epsilon)
 
-    def __repr__(self) -> str:
-        text = ", ".join(f"{k}={v!r}" for k, v in self._kwargs.items())
-        return f"{type(self).__name__}({text}, in_channels={(self.gamma.shape or (0,))[0]})"
 
-
-class GroupNorm(HybridBlock):
+class GroupNorm(_Affine):
     """Normalization of groups of channels of every sample (Wu 2018); one gamma and beta per group, as in MXNet 1.9."""
 
     def __init__(
@@ -175,14 +172,7 @@ class GroupNorm(HybridBlock):
         super().__init__(prefix=prefix, params=params)
         self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
         self._num_groups, self._epsilon = num_groups, epsilon
-        self.gamma = self.params.get(
-            "gamma", grad_req="write" if scale else "null", shape=(num_groups,), init=gamma_initializer,
-            allow_deferred_init=True,
-        )  # fmt: skip
-        self.beta = self.params.get(
-            "beta", grad_req="write" if center else "null", shape=(num_groups,), init=beta_initializer,
-            allow_deferred_init=True,
-        )  # fmt: skip
+        self._gamma_and_beta(num_groups, scale, center, gamma_initializer, beta_initializer)
 
     def hybrid_forward(self, F: Any, data: Any, gamma: Any, beta: Any) -> Any:
         return F.GroupNorm(data, gamma=gamma, beta=beta, num_groups=self._num_groups, eps=self._epsilon)

@@ -9,23 +9,27 @@ from requant.errors import UnsupportedError
 from requant.mx.gluon.rnn.cell import HybridRecurrentCell, RecurrentCell, State, steps_of
 
 
-class SequentialRNNCell(RecurrentCell):
-    """Cells on top of each other."""
-
-    def add(self, cell: RecurrentCell) -> None:
-        """Put a cell on top."""
-        self.register_child(cell)
+class _Cells(RecurrentCell):
+    """A cell whose states are those of the cells in it."""
 
     def _cells(self) -> list[Any]:
         return list(self._children.values())
 
     def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """States of all cells, from the bottom."""
+        """States of all its cells, in order."""
         return [info for cell in self._cells() for info in cell.state_info(batch_size)]
 
     def begin_state(self, batch_size: int = 0, func: Any = None, **kwargs: Any) -> State:
-        """First states of all cells."""
+        """First states of all its cells, in order."""
         return [s for cell in self._cells() for s in cell.begin_state(batch_size, func, **kwargs)]
+
+
+class SequentialRNNCell(_Cells):
+    """Cells on top of each other."""
+
+    def add(self, cell: RecurrentCell) -> None:
+        """Put a cell on top."""
+        self.register_child(cell)
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """One step through all cells."""
@@ -162,7 +166,7 @@ class ResidualCell(ModifierCell):
         return output + inputs, states
 
 
-class BidirectionalCell(HybridRecurrentCell):
+class BidirectionalCell(_Cells, HybridRecurrentCell):
     """One cell forwards and one backwards over a sequence, outputs concatenated. It can only be unrolled."""
 
     def __init__(self, l_cell: Any, r_cell: Any, output_prefix: str = "bi_") -> None:
@@ -174,17 +178,6 @@ class BidirectionalCell(HybridRecurrentCell):
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Raises UnsupportedError: the last step is needed for the first."""
         raise UnsupportedError("a bidirectional cell cannot take single steps", next="call unroll")
-
-    def state_info(self, batch_size: int = 0) -> list[dict[str, Any]]:
-        """The states of both."""
-        return [info for cell in self._cells() for info in cell.state_info(batch_size)]
-
-    def begin_state(self, batch_size: int = 0, func: Any = None, **kwargs: Any) -> State:
-        """First states of both."""
-        return [s for cell in self._cells() for s in cell.begin_state(batch_size, func, **kwargs)]
-
-    def _cells(self) -> list[Any]:
-        return list(self._children.values())
 
     def unroll(
         self,
