@@ -107,9 +107,13 @@ def test_the_log_says_what_was_done(model, data, caplog) -> None:  # type: ignor
     with caplog.at_level(logging.INFO, "requant"):
         requant.quantize(model, data, check=False, exclude=["fc"])
     text = caplog.text
-    assert "int8: conv0" in text
-    assert "float: fc" in text
+    assert "int8: conv0 (Conv), with conv0_bn\n" in text
+    assert "fused: conv0_relu (Relu): computed inside conv0\n" in text
+    assert "float: fc (Gemm): " in text
     assert "calibrated" in text
+    decisions = [r.getMessage() for r in caplog.records if r.name == "requant.quant.planner"][1:]
+    users = {n.name for n in model.symbol.nodes}
+    assert decisions and all(line.split()[1] in users for line in decisions)
 
 
 # --- tables --------------------------------------------------------------------------------------------------------

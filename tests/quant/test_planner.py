@@ -247,10 +247,10 @@ def test_the_log_tells_what_was_done(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="requant.quant.planner"):
         plan(fused(), exclude=["head/Conv"])
     text = caplog.text
-    assert "quantized 1 of 3 nodes" in text
-    assert "int8: net/Conv (Conv), with net/BN" in text
-    assert "fused: net/Relu (Relu): computed inside net/Conv" in text
-    assert "float: head/Conv (Conv): excluded by name 'head/Conv'" in text
+    assert "quantized 1 of 3 nodes (mode best, scheme default); 1 tensor is observed" in text
+    assert "int8: resnetv10_conv0_fwd (Conv), with resnetv10_batchnorm0_fwd" in text
+    assert "fused: resnetv10_relu0_fwd (Relu): computed inside resnetv10_conv0_fwd" in text
+    assert "float: resnetv10_stage1_conv0_fwd (Conv): excluded by name 'head/Conv'" in text
 
 
 def test_concat_shares_a_scale_only_where_it_is_read_as_int8() -> None:

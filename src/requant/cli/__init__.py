@@ -84,6 +84,8 @@ def group(verbose: int) -> None:
       requant quantize net --data photos -o net-int8.onnx   make it INT8, verified
     """
     level = [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
+    if verbose < 2:  # how many nodes each pass of the graph library looked at
+        logging.getLogger("onnx_ir").setLevel(logging.WARNING)
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
 
 

@@ -201,6 +201,17 @@ def names_of(node: ir.Node) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n for n in lines if n))
 
 
+def users_names(node: ir.Node) -> tuple[str, ...]:
+    """What the user calls a node and those merged into it: MXNet's names where it came from there, the main one first.
+
+    A node of a file has its own names; what nothing has named is called after what it makes.
+    """
+    given = [n for n in node.metadata_props.get(MX_NODE, "").split("\n") if n] or list(names_of(node))
+    main = next((n for n in given if (node.name or "").startswith(f"{n}/")), None)
+    found = dict.fromkeys([main, *given] if main is not None else given)
+    return tuple(found) or (str(node.outputs[0].name),)
+
+
 def absorb(kept: ir.Node, *gone: ir.Node) -> None:
     """Let ``kept`` answer to the names of the nodes it stands for now."""
     for key, own in ((NODES, True), (MX_NODE, False)):

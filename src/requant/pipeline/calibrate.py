@@ -25,6 +25,7 @@ from requant.engines.split import NEAR
 from requant.errors import CalibrationError
 from requant.formats.dataset import Batch, Dataset
 from requant.formats.images import METADATA_KEY, Preprocess
+from requant.passes.rewrite import users_names
 from requant.pipeline.watch import Reduction, averaged, averaging, reducing, watching
 from requant.qmath import Range
 from requant.quant.bias import mean_axes
@@ -327,7 +328,7 @@ class Observer:
 
     def _named(self, fault: NonFiniteActivation, first: int) -> CalibrationError:
         node = self.values[fault.tensor].producer() if fault.tensor in self.values else None
-        origin = "an input of the model" if node is None else f"node {node.name!r} ({node.op_type})"
+        origin = "an input of the model" if node is None else f"node {users_names(node)[0]!r} ({node.op_type})"
         where = f"tensor {fault.tensor!r}, {origin}"
         sample = None if fault.sample is None else first + fault.sample
         return CalibrationError(

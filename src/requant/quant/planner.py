@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import onnx_ir as ir
 
-from requant.errors import QuantizationError, nearest
-from requant.passes.rewrite import names_of, sole_user
+from requant.errors import QuantizationError, counted, nearest
+from requant.passes.rewrite import names_of, sole_user, users_names
 from requant.quant.exclude import excluded_nodes
 from requant.quant.modes import Selection
 from requant.quant.plan import MEASURED, MODES, Choice, Decision, Mode, Plan, Tensor
@@ -61,29 +61,32 @@ def plan(
             expected=f"at least one of {', '.join(sorted(maker.scheme.compute))} in float32",
             next="leave out excludes, or keep the float model",
         )
-    _log(made)
+    _log(made, {str(n.name): users_names(n) for n in maker.nodes})
     return made
 
 
-def _log(made: Plan) -> None:
+def _log(made: Plan, users: Mapping[str, tuple[str, ...]]) -> None:
+    """Every decision in a line.
+
+    Args:
+        made: the plan.
+        users: what the user calls each node, and what is merged into it.
+    """
     log.info(
-        "quantized %d of %d nodes (mode %s, scheme %s); %d tensors are observed",
+        "quantized %d of %s (mode %s, scheme %s); %s observed",
         made.count("int8"),
-        len(made.decisions),
+        counted(len(made.decisions), "node"),
         made.mode,
         made.scheme.name,
-        len(made.observed),
+        counted(len(made.observed), "tensor is", "tensors are"),
     )
     for decision in made.decisions:
+        name, *merged = users[decision.node]
         if decision.chosen == "int8":
-            merged = [n for n in decision.names if n != decision.node]
-            log.info(
-                "int8: %s (%s)%s", decision.node, decision.op_type, f", with {', '.join(merged)}" if merged else ""
-            )
-        elif decision.chosen == "float":
-            log.info("float: %s (%s): %s", decision.node, decision.op_type, decision.why)
+            log.info("int8: %s (%s)%s", name, decision.op_type, f", with {', '.join(merged)}" if merged else "")
         else:
-            log.info("%s: %s (%s): %s", decision.chosen, decision.node, decision.op_type, decision.why)
+            why = " ".join(users.get(word, [word])[0] for word in decision.why.split(" "))
+            log.info("%s: %s (%s): %s", decision.chosen, name, decision.op_type, why)
 
 
 class _Planner:
