@@ -19,6 +19,7 @@ from requant.errors import GraphError, ShapeError
 from requant.ops import nested, ranges
 from requant.ops.conv import ConvolutionAttrs, channels_last, convolution
 from requant.ops.emit import Emit, Value
+from requant.ops.fused_layer import FusedLayer
 from requant.ops.nested import Chain, Nested
 from requant.ops.normalization import BatchNormAttrs
 from requant.ops.quantized_linear import accumulator_range, conv_sums, positions
@@ -161,8 +162,8 @@ def channel_multipliers(g: Emit, weight: Value, bias: Value | None, of_data: Val
         return g("Where", g("Equal", bias, np.float32(0)), found, g("Min", found, half))
 
 
-class _Layer:
-    """A quantized convolution that is being written: folded parameters, and the three forms of its result."""
+class _Layer(FusedLayer):
+    """A quantized convolution that is being written: folded parameters, and what follows the sums."""
 
     def __init__(self, g: Emit, chain: Chain, kind: np.dtype, of: Mapping[Value, Range]) -> None:
         self.g, self.chain, self.of = g, chain, of
@@ -179,6 +180,9 @@ class _Layer:
         """Whether the parameters are constants of a graph."""
         parts = (self.weight, self.bias)
         return not self.g.exact and all(v is None or self.g.value_of(v) is not None for v in parts)
+
+    def _scales(self) -> bool:
+        return all(step.scales for step in self.chain.steps)
 
     def _sums(self, multipliers: Value) -> Value:
         """The int32 sums, the bias included, of weights in these units (per channel or one for all)."""
@@ -221,24 +225,6 @@ class _Layer:
             own = ranges.multiplier(g, g.dtype(step.other), *self.of[step.other])
             x = g("Add", x, g("Mul", g.cast(step.other, np.float32), g("Div", unit, own)))
         return x
-
-    def as_int8(self, kind: np.dtype, calib: tuple[float, float]) -> Triple:
-        """Integers of a calibrated range."""
-        g = self.g
-        low, high = ranges.constant_range(g, calib)
-        if self._known():
-            last = self.chain.steps[-1] if self.chain.steps else None
-            absorbed = kind == UINT8 and last is not None and last.slope == 0.0
-            return ranges.integers(g, self._real(skip_last=absorbed), kind, low, high), low, high
-        unit = ranges.multiplier(g, kind, low, high)
-        if all(step.scales for step in self.chain.steps):
-            return ranges.saturated(g, self._scaled(unit), kind), low, high
-        one = g.const(np.ones(1, np.float32))
-        return ranges.saturated(g, g("Mul", self._scaled(one), unit), kind), low, high
-
-    def as_float(self) -> Value:
-        """Real numbers (``enabled_float_output`` of MXNet 2.0)."""
-        return self._real() if self._known() else self._scaled(self.g.const(np.ones(1, np.float32)))
 
     def as_int32(self) -> Triple:
         """Sums without a calibrated range: weights in one unit, steps on integers."""

@@ -12,6 +12,7 @@ from requant.errors import GraphError
 from requant.ops import ranges
 from requant.ops.attention import AttentionAttrs, mix_heads, scores, selfatt_qk, selfatt_valatt, split_heads
 from requant.ops.emit import Emit, Value
+from requant.ops.fused_layer import outputs
 from requant.ops.identity import root_of_size
 from requant.ops.matrix import DotAttrs, batch_dot
 from requant.ops.nested import Nested
@@ -45,10 +46,6 @@ def _qk_names(a: FusedAttentionAttrs) -> tuple[str, ...]:
 def _valatt_names(a: FusedAttentionAttrs) -> tuple[str, ...]:
     data = ("queries_keys_values", "attention")
     return (*data, "min_qkv", "max_qkv", "min_att", "max_att") if a.quantized else data
-
-
-def _outputs(a: FusedAttentionAttrs) -> tuple[str, ...]:
-    return ("output", "min_output", "max_output") if a.quantized and not a.float_output else ("output",)
 
 
 def _types(a: FusedAttentionAttrs, types: Mapping[str, np.dtype | None]) -> dict[str, np.dtype]:
@@ -96,7 +93,7 @@ def _finish(
     "_sg_mkldnn_selfatt_qk",
     "_sg_onednn_selfatt_qk",
     inputs=_qk_names,
-    outputs=_outputs,
+    outputs=outputs,
     named_outputs=True,
     param_shapes=ranges.range_rule,
     param_types=_types,
@@ -141,7 +138,7 @@ def fused_selfatt_qk(
     "_sg_mkldnn_selfatt_valatt",
     "_sg_onednn_selfatt_valatt",
     inputs=_valatt_names,
-    outputs=_outputs,
+    outputs=outputs,
     named_outputs=True,
     param_shapes=_valatt_shapes,
     param_types=_types,
@@ -205,10 +202,6 @@ def _dot_names(a: FusedBatchDotAttrs) -> tuple[str, ...]:
     return ("lhs", "rhs", "min_lhs", "max_lhs", "min_rhs", "max_rhs") if a.quantized else ("lhs", "rhs")
 
 
-def _dot_outputs(a: FusedBatchDotAttrs) -> tuple[str, ...]:
-    return ("output", "min_output", "max_output") if a.quantized and not a.float_output else ("output",)
-
-
 def _dot_types(a: FusedBatchDotAttrs, types: Mapping[str, np.dtype | None]) -> dict[str, np.dtype]:
     return ranges.int8_types(a, types) if a.quantized else dict.fromkeys(types, FLOAT32)
 
@@ -217,7 +210,7 @@ def _dot_types(a: FusedBatchDotAttrs, types: Mapping[str, np.dtype | None]) -> d
     "_sg_onednn_batch_dot",
     "_sg_mkldnn_batch_dot",
     inputs=_dot_names,
-    outputs=_dot_outputs,
+    outputs=outputs,
     named_outputs=True,
     param_shapes=ranges.range_rule,
     param_types=_dot_types,

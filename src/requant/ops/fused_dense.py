@@ -14,6 +14,7 @@ from requant.ops import nested, ranges
 from requant.ops.conv import FullyConnectedAttrs, fully_connected
 from requant.ops.emit import Emit, Value
 from requant.ops.fused import channel_multipliers, rounded_weight
+from requant.ops.fused_layer import FusedLayer, outputs
 from requant.ops.nested import Chain, Nested
 from requant.ops.quantized_linear import accumulator_range, fc_sums
 from requant.ops.ranges import FLOAT32, INT8, UINT8, Range, Triple
@@ -55,10 +56,6 @@ def _names_with(a: FusedDenseAttrs, bias: bool) -> tuple[str, ...]:
     return (*parts, *added, *(f"{end}_{n}" for n in ranged for end in ("min", "max")))
 
 
-def _outputs(a: FusedDenseAttrs) -> tuple[str, ...]:
-    return ("output", "min_output", "max_output") if a.quantized and not a.float_output else ("output",)
-
-
 def _types(a: FusedDenseAttrs, types: Mapping[str, np.dtype | None]) -> dict[str, np.dtype]:
     if not a.quantized:
         return dict.fromkeys(types, FLOAT32)
@@ -75,7 +72,7 @@ def _shapes(a: Attrs, shapes: Mapping[str, Shape | None]) -> dict[str, Shape]:
     "_sg_mkldnn_fully_connected",
     "_sg_onednn_fully_connected",
     by_count=_names,
-    outputs=_outputs,
+    outputs=outputs,
     named_outputs=True,
     param_shapes=_shapes,
     param_types=_types,
@@ -130,7 +127,7 @@ def fused_fully_connected(
     return layer.as_int32()
 
 
-class _Layer:
+class _Layer(FusedLayer):
     """A quantized fully connected layer that is being written.
 
     Attributes:
@@ -188,6 +185,9 @@ class _Layer:
         parts = (self.weight, self.ws, self.ds, self.added)
         return not g.exact and all(v is None or g.value_of(v) is not None for v in parts)
 
+    def _scales(self) -> bool:
+        return not self.chain.steps
+
     def _sums(self) -> Value:
         sums = fc_sums(self.g, self.attrs, self.data, self.weight)
         return sums if self.added is None else self.g("Add", sums, self.added)
@@ -205,24 +205,6 @@ class _Layer:
     def _other(self, other: Value) -> Value:
         """The real numbers of a summand."""
         return ranges.real(self.g, other, *self.of[other]) if other in self.of else other
-
-    def as_float(self) -> Value:
-        """Real numbers."""
-        return self._real() if self._known() else self._scaled(self.g.const(np.ones(1, np.float32)))
-
-    def as_int8(self, kind: np.dtype, calib: tuple[float, float]) -> Triple:
-        """Integers of a calibrated range."""
-        g = self.g
-        low, high = ranges.constant_range(g, calib)
-        if self._known():
-            last = self.chain.steps[-1] if self.chain.steps else None
-            absorbed = kind == UINT8 and last is not None and last.slope == 0.0
-            return ranges.integers(g, self._real(skip_last=absorbed), kind, low, high), low, high
-        unit = ranges.multiplier(g, kind, low, high)
-        if not self.chain.steps:
-            return ranges.saturated(g, self._scaled(unit), kind), low, high
-        one = g.const(np.ones(1, np.float32))
-        return ranges.saturated(g, g("Mul", self._scaled(one), unit), kind), low, high
 
     def as_int32(self) -> Triple:
         """Sums without a calibrated range; steps on integers."""
