@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
@@ -62,8 +62,3 @@ def smart(
     down = reached(nodes, must, support, forward=True)
     up = reached(nodes, must, support, forward=False)
     return {n for n in nodes if must(n) or (support(n) and n in down and n in up)}
-
-
-def table(nodes: Sequence[ir.Node]) -> Mapping[str, ir.Node]:
-    """Nodes by name."""
-    return {str(n.name): n for n in nodes}
