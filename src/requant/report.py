@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from requant.errors import counted
+
 
 @dataclass(frozen=True)
 class LayerError:
@@ -120,10 +122,11 @@ class Choice:
         for c in (c for c in self.candidates if c.final):
             quality = "" if c.sqnr is None else f", {_decibel(c.sqnr)}"
             word = "; chosen" if c.chosen else ""
-            text = f"{c.milliseconds:.2f} ms, {c.ratio:.3f} of float's time, {c.int8} int8 layers{quality}{word}"
+            times = f"{c.milliseconds:.2f} ms, {c.ratio:.3f} of float's time"
+            text = f"{times}, {counted(c.int8, 'int8 layer')}{quality}{word}"
             found.append((f"measured, {c.name}", text))
-        tried = f"{len(self.candidates)} candidates in {self.seconds:.1f} s"
-        tried += f", {self.reused} figures from earlier runs" if self.reused else ""
+        tried = f"{counted(len(self.candidates), 'candidate')} in {self.seconds:.1f} s"
+        tried += f", {counted(self.reused, 'figure')} from earlier runs" if self.reused else ""
         found.append(("search", tried + ("" if self.complete else "; the budget ended before everything was tried")))
         return found
 

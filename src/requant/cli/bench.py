@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from requant.cli import show
 from requant.cli.arguments import concrete_shapes, json_option, model_options, open_model
 from requant.engines import get, names
-from requant.errors import EngineError
+from requant.errors import EngineError, counted
 from requant.facts import facts, random_feeds
 from requant.pipeline import Compiled, Model
 from requant.pipeline.timing import in_blocks
@@ -160,7 +160,8 @@ def _live(
         show.as_json({"model": model.source, "engine": engine, "stages": stages, "end": found.end, "report": report})
         return
     show.table(
-        f"{model.source} on {engine}, batch {batch}: random input, {iters} batches to calibrate on",
+        f"{model.source} on {engine}, batch {batch}: random input, "
+        f"{counted(iters, 'batch', 'batches')} to calibrate on",
         ["state", "since, s", "for, s", "calls", "median ms", "p99 ms"],
         [
             (s.phase, f"{s.since:.1f}", f"{s.seconds:.1f}", s.calls, f"{s.median_ms:.2f}", f"{s.p99_ms:.2f}")

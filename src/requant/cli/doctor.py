@@ -53,7 +53,7 @@ def command(as_json: bool) -> None:
     rows = [
         ("CPU", f"{m.cpu} ({m.architecture})"),
         ("Cores", f"{m.usable_cores} usable of {m.logical_cores} logical, {m.physical_cores or '?'} physical"),
-        ("CPU quota", "none" if m.quota is None else f"{m.quota:g} cores"),
+        ("CPU quota", "none" if m.quota is None else f"{m.quota:g} {'core' if m.quota == 1 else 'cores'}"),
         ("Memory", " of ".join(show.mebibytes(b) for b in (m.usable_memory, m.memory) if b) or "unknown"),
         ("Instruction sets", ", ".join(m.instruction_sets) or "none of those that matter to INT8"),
     ]

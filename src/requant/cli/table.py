@@ -9,7 +9,7 @@ import click
 
 from requant.cli import show
 from requant.cli.arguments import existing, json_option
-from requant.errors import CalibrationError, InputError
+from requant.errors import CalibrationError, InputError, counted
 from requant.formats.calibration_table import read_tensorrt_cache, write_tensorrt_cache
 from requant.qmath import Range
 from requant.quant.calibrators import calibrators
@@ -59,8 +59,8 @@ def show_(file: str, calibrator: str | None, as_json: bool) -> None:
         return
     out = show.console()
     out.print(
-        f"Model {table.model[:16] or 'unknown'}; {table.samples} samples, {table.held_out_samples} held out, "
-        f"{table.skipped} skipped"
+        f"Model {table.model[:16] or 'unknown'}; {counted(table.samples, 'sample')}, "
+        f"{table.held_out_samples} held out, {table.skipped} skipped"
     )
     rows = [(n, _words(seen[n]), _words(chosen[n])) for n in table]
     show.table(f"{file}: {calibrator or table.calibrator}", ["tensor", "seen", "range"], rows)
@@ -101,7 +101,9 @@ def merge(files: tuple[str, ...], output: str) -> None:
                 fault.what, where=where, got=fault.got, expected=fault.expected, next=fault.next
             ) from fault
     whole.save(output)
-    show.console().print(f"Wrote {output}: {len(whole)} tensors, {whole.samples} samples", markup=False)
+    show.console().print(
+        f"Wrote {output}: {counted(len(whole), 'tensor')}, {counted(whole.samples, 'sample')}", markup=False
+    )
 
 
 @command.command(name="to-tensorrt")
@@ -111,7 +113,7 @@ def to_tensorrt(file: str, output: str) -> None:
     """Write the ranges of FILE as a TensorRT calibration cache."""
     cache = _load(file).to_tensorrt()
     write_tensorrt_cache(cache, output)
-    show.console().print(f"Wrote {output}: {len(cache.scales)} scales, {cache.algorithm}", markup=False)
+    show.console().print(f"Wrote {output}: {counted(len(cache.scales), 'scale')}, {cache.algorithm}", markup=False)
 
 
 @command.command(name="from-tensorrt")
@@ -122,7 +124,7 @@ def from_tensorrt(file: str, output: str) -> None:
     table = CalibrationTable.from_tensorrt(read_tensorrt_cache(existing(file)))
     table.save(output)
     show.console().print(
-        f"Wrote {output}: {len(table)} finished ranges; no other calibrator can read them", markup=False
+        f"Wrote {output}: {counted(len(table), 'finished range')}; no other calibrator can read them", markup=False
     )
 
 

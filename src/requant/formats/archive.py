@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, Literal, cast
 
-from requant.errors import FormatError, nearest
+from requant.errors import FormatError, counted, nearest
 from requant.formats.sniff import recognize
 from requant.formats.target import check_load
 
@@ -273,7 +273,7 @@ class _Bounded:
 
     def read(self, size: int) -> bytes:
         if not 0 <= size <= 4 * _CHUNK:
-            raise tarfile.ReadError(f"a header of {size} bytes")
+            raise tarfile.ReadError(f"a header of {counted(size, 'byte')}")
         data: bytes = self._file.read(size)
         return data
 

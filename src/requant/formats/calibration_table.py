@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from requant.errors import FormatError
+from requant.errors import FormatError, counted
 from requant.formats.atomic import atomic_write
 
 FORMAT, VERSION = "requant calibration table", 1
@@ -268,7 +268,9 @@ def _parse_array(part: dict[str, Any], where: str) -> npt.NDArray[Any]:
     except (binascii.Error, ValueError, zlib.error) as error:
         raise _fail(f"an array that cannot be unpacked: {error}", where) from None
     if len(raw) != size or inflater.unconsumed_tail or not inflater.eof or inflater.unused_data:
-        raise _fail("an array of another length than announced", where, got=f"{len(raw)} bytes", expected=f"{size}")
+        raise _fail(
+            "an array of another length than announced", where, got=f"{counted(len(raw), 'byte')}", expected=f"{size}"
+        )
     planes = np.frombuffer(raw, np.uint8).reshape(_DTYPES[dtype].itemsize, length)
     return np.ascontiguousarray(planes.T).view(_DTYPES[dtype]).reshape(length).astype(dtype)
 

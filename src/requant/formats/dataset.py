@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import CalibrationError, FormatError, nearest, shown
+from requant.errors import CalibrationError, FormatError, counted, nearest, shown
 from requant.formats.arrays import for_inputs, read_npy, read_npz
 from requant.formats.images import Preprocess, is_image, read_image
 from requant.formats.recordio import MXIndexedRecordIO, MXRecordIO, unpack
@@ -163,7 +163,9 @@ class Images(Dataset):
             else:
                 kept.append(file)
         if not kept:
-            raise CalibrationError("none of the images can be read", where=self.what, got=f"{len(self)} files")
+            raise CalibrationError(
+                "none of the images can be read", where=self.what, got=f"{counted(len(self), 'file')}"
+            )
         return self if len(kept) == len(self.files) else Images(self.names[0], kept, self.prepare, self.what)
 
     def _one(self, file: Path) -> np.ndarray:

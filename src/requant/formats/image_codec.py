@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import FormatError, InputError, UnsupportedError
+from requant.errors import FormatError, InputError, UnsupportedError, counted
 
 #: Formats whose decoders are plain code over bytes; Pillow's EPS reader, for one, starts another program.
 _FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "PPM", "GIF")
@@ -75,7 +75,7 @@ def decode_image(data: bytes, iscolor: int = -1) -> NDArray[Any]:
     except Exception as fault:  # Pillow's decoders raise many kinds for corrupt bytes
         raise FormatError(
             "an image cannot be decoded",
-            got=f"{len(data)} bytes, {bytes(data[:8])!r}...: {type(fault).__name__}: {fault}",
+            got=f"{counted(len(data), 'byte')}, {bytes(data[:8])!r}...: {type(fault).__name__}: {fault}",
             expected="a whole " + ", ".join(_FORMATS) + " file",
         ) from fault
 

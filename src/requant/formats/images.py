@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from requant.errors import FormatError, InputError
+from requant.errors import FormatError, InputError, counted
 
 #: File name endings that are taken for images.
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"})
@@ -51,7 +51,9 @@ class Preprocess:
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, channels):
                 raise InputError(
-                    f"{name} has one number, or one per channel", got=values, expected=f"1 or {channels} numbers"
+                    f"{name} has one number, or one per channel",
+                    got=values,
+                    expected=f"1 or {counted(channels, 'number')}",
                 )
         if 0 in self.std or self.divide == 0:
             raise InputError("std and divide must not be zero", got=f"std {self.std}, divide {self.divide}")

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from requant.errors import FormatError, GraphError, InputError, nearest
+from requant.errors import FormatError, GraphError, InputError, counted, nearest
 from requant.formats.atomic import atomic_write
 from requant.formats.sniff import recognize
 
@@ -107,8 +107,8 @@ def _check_tensor(tensor: Any, folder: Path | None, where: str) -> None:
             raise FormatError(
                 "external data does not fit its tensor",
                 where=here,
-                got=f"{found} bytes at {offset} of {location!r} ({size} bytes)",
-                expected=f"{nbytes} bytes, shape {list(tensor.dims)} of {dtype.name}",
+                got=f"{counted(found, 'byte')} at {offset} of {location!r} ({counted(size, 'byte')})",
+                expected=f"{counted(nbytes, 'byte')}, shape {list(tensor.dims)} of {dtype.name}",
                 next=_ADVICE,
             )
         return
@@ -251,7 +251,7 @@ def _not_onnx(data: bytes, where: str, got: str) -> FormatError:
     return FormatError(
         "this is not an ONNX model" + (f" but {what}" if what else ""),
         where=where,
-        got=f"{len(data)} bytes, {got}",
+        got=f"{counted(len(data), 'byte')}, {got}",
         expected="an ONNX ModelProto",
         next=advice,
     )

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from requant.dtypes import MX_CODES, to_code
-from requant.errors import FormatError, ShapeError
+from requant.errors import FormatError, ShapeError, counted
 from requant.formats.atomic import atomic_write
 from requant.formats.sniff import recognize
 from requant.formats.sparse import Csr, RowSparse
@@ -54,8 +54,8 @@ class _Reader:
         if nbytes > self.end - self.position:
             raise self.fail(
                 f"the file ends inside {what}",
-                got=f"{self.end - self.position} bytes left",
-                expected=f"{nbytes} bytes",
+                got=f"{counted(self.end - self.position, 'byte')} left",
+                expected=f"{counted(nbytes, 'byte')}",
                 next="the file is truncated or corrupt: copy or download it again",
             )
 
@@ -217,7 +217,9 @@ def _read(reader: _Reader) -> dict[str, Param] | list[Param]:
     at, count = reader.position, reader.number("Q", "the number of arrays")
     if count > (reader.end - reader.position) // _SMALLEST_ARRAY:
         left = reader.end - reader.position
-        raise reader.fail("more arrays are declared than the file can hold", at, got=f"{count} in {left} bytes")
+        raise reader.fail(
+            "more arrays are declared than the file can hold", at, got=f"{count} in {counted(left, 'byte')}"
+        )
     arrays: list[Param] = []
     for i in range(count):
         reader.item = f", array {i} of {count}"
@@ -225,7 +227,7 @@ def _read(reader: _Reader) -> dict[str, Param] | list[Param]:
     reader.item = ""
     names = _read_names(reader, count)
     if reader.position != reader.end:
-        raise reader.fail("bytes follow after the last name", got=f"{reader.end - reader.position} bytes")
+        raise reader.fail("bytes follow after the last name", got=f"{counted(reader.end - reader.position, 'byte')}")
     if not names:
         return arrays
     found = dict(zip(names, arrays))

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple, TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import FormatError, InputError
+from requant.errors import FormatError, InputError, counted
 from requant.formats.image_codec import decode_image, encode_image
 
 MAGIC = 0xCED7230A
@@ -131,7 +131,10 @@ class MXRecordIO:
         file = self._file(writing=True)
         if len(buf) > _MAX_LENGTH:
             raise InputError(
-                "a record is too long", where=self.uri, got=f"{len(buf)} bytes", expected=f"at most {_MAX_LENGTH}"
+                "a record is too long",
+                where=self.uri,
+                got=f"{counted(len(buf), 'byte')}",
+                expected=f"at most {_MAX_LENGTH}",
             )
         for kind, part in _parts(bytes(buf)):
             file.write(_MAGIC_BYTES + struct.pack("<I", kind << 29 | len(part)) + part + bytes(-len(part) % 4))
@@ -145,7 +148,9 @@ class MXRecordIO:
         if not header:
             return None
         if len(header) < 8:
-            raise self._fail("the file ends inside a record's header", at, got=f"{len(header)} bytes", expected="8")
+            raise self._fail(
+                "the file ends inside a record's header", at, got=f"{counted(len(header), 'byte')}", expected="8"
+            )
         magic, word = struct.unpack("<II", header)
         if magic != MAGIC:
             raise self._fail("this is not the start of a record", at, got=f"0x{magic:08x}", expected=f"0x{MAGIC:08x}")
@@ -153,7 +158,12 @@ class MXRecordIO:
         padded = length + -length % 4
         left = os.fstat(file.fileno()).st_size - at - 8
         if padded > left:
-            raise self._fail("the file ends inside a record", at, got=f"{left} bytes left", expected=f"{padded} bytes")
+            raise self._fail(
+                "the file ends inside a record",
+                at,
+                got=f"{counted(left, 'byte')} left",
+                expected=f"{counted(padded, 'byte')}",
+            )
         return word >> 29, file.read(padded)[:length]
 
     def read(self) -> bytes | None:
@@ -330,15 +340,17 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
         FormatError: the record is too short for its header or its labels.
     """
     if len(s) < _IR_SIZE:
-        raise FormatError("an image record is too short", got=f"{len(s)} bytes", expected=f"at least {_IR_SIZE}")
+        raise FormatError(
+            "an image record is too short", got=f"{counted(len(s), 'byte')}", expected=f"at least {_IR_SIZE}"
+        )
     header = IRHeader(*struct.unpack_from(_IR_FORMAT, s))
     s = s[_IR_SIZE:]
     if header.flag > 0:
         if header.flag * 4 > len(s):
             raise FormatError(
                 "an image record is too short for its labels",
-                got=f"{len(s)} bytes after the header",
-                expected=f"{header.flag} labels of 4 bytes",
+                got=f"{counted(len(s), 'byte')} after the header",
+                expected=f"{counted(header.flag, 'label')} of 4 bytes",
             )
         labels = np.frombuffer(s, "<f4", header.flag).astype(np.float32, copy=False)
         header = header._replace(label=labels)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from requant.errors import ShapeError
+from requant.errors import ShapeError, counted
 
 _DENSE_LIMIT = 4 << 30
 
@@ -72,7 +72,7 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any], max_bytes: int) -> NDAr
     if nbytes > max_bytes:
         raise ShapeError(
             "the dense form of a sparse array is too large",
-            got=f"shape {shape} of {dtype}, {nbytes} bytes",
+            got=f"shape {shape} of {dtype}, {counted(nbytes, 'byte')}",
             expected=f"at most {max_bytes} bytes",
             next="keep it sparse, or give a larger max_bytes",
         )

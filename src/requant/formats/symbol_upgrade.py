@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from requant.errors import GraphError
+from requant.errors import GraphError, counted
 from requant.formats.symbol_records import VERSION, Entry, GraphRecord, NodeRecord
 
 #: Attributes that MXNet 0.9 began to hide as ``__key__``.
@@ -111,7 +111,7 @@ def upgrade(graph: GraphRecord, facts: OpFacts, where: str = "symbol JSON") -> G
                 raise GraphError(
                     "a node has more inputs than its operator takes",
                     where=f"{where}, node {i} ({record.name!r})",
-                    got=f"{len(node.inputs)} inputs",
+                    got=f"{counted(len(node.inputs), 'input')}",
                     expected=f"{len(names)}: {', '.join(names)}",
                 )
             _add_missing_inputs(node, nodes, facts, pending)

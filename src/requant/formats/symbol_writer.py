@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from requant.errors import GraphError
+from requant.errors import GraphError, counted
 from requant.formats.symbol_records import VERSION, Entry, GraphAttr, GraphRecord, NodeRecord
 
 _ESCAPES = str.maketrans({"\r": "\\r", "\n": "\\n", "\\": "\\\\", "\t": "\\t", '"': '\\"'})
@@ -32,7 +32,10 @@ def _numbers(values: Iterable[int], pad: str) -> str:
 def _entries(entries: Sequence[Entry], versions: Sequence[int], pad: str) -> str:
     numbers = versions or (0,) * len(entries)
     if len(numbers) != len(entries):
-        raise GraphError("entry versions do not fit the entries", got=f"{len(numbers)} for {len(entries)} entries")
+        raise GraphError(
+            "entry versions do not fit the entries",
+            got=f"{len(numbers)} for {counted(len(entries), 'entry', 'entries')}",
+        )
     items = [f"[{node}, {output}, {version}]" for (node, output), version in zip(entries, numbers)]
     return _bracket(items, "[]", pad, len(items) > _ONE_LINE)
 

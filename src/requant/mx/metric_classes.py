@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from requant.errors import InputError, ShapeError
+from requant.errors import InputError, ShapeError, counted
 from requant.mx.metric_base import Array, BothSums, as_list, as_numpy, check_label_shapes
 
 
@@ -53,7 +53,9 @@ class _TwoClasses(_Counted):
         counts = numpy.zeros((2, 2))
         for label, pred in zip(map(as_numpy, labels), map(as_numpy, preds)):
             if len(numpy.unique(label.astype(numpy.int32))) > 2:
-                raise InputError(f"{type(self).__name__} is for two classes", got=f"{len(numpy.unique(label))} labels")
+                raise InputError(
+                    f"{type(self).__name__} is for two classes", got=f"{counted(len(numpy.unique(label)), 'label')}"
+                )
             counts += _counts(label.astype(numpy.int32) == 1, pred.argmax(axis=1) == 1, 2)
         if self.average == "macro":
             self.take(self.of(counts), 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from requant.errors import FormatError, UnsupportedError
+from requant.errors import FormatError, UnsupportedError, counted
 from requant.formats.params import split_arg_aux, write_params
 from requant.mx.context import Context
 from requant.mx.ndarray.ndarray import NDArray
@@ -36,7 +36,9 @@ def load_params(prefix: str, epoch: int) -> tuple[Params, Params]:
     path = params_file(prefix, epoch)
     found = load_arrays(path)
     if not isinstance(found, dict):
-        raise FormatError("the arrays of a checkpoint have names", where=path, got=f"a list of {len(found)} arrays")
+        raise FormatError(
+            "the arrays of a checkpoint have names", where=path, got=f"a list of {counted(len(found), 'array')}"
+        )
     args, aux, bare = split_arg_aux(found)
     return {**args, **bare}, aux
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from requant.attrs import Attrs, Ints
-from requant.errors import AttributeValueError, ShapeError
+from requant.errors import AttributeValueError, ShapeError, counted
 from requant.ops.emit import LARGEST, Emit, Value
 from requant.ops.registry import op
 from requant.ops.sizes import Size, expand_to, reshape_to, sizes
@@ -56,7 +56,7 @@ def broadcast_to(g: Emit, a: BroadcastToAttrs, data: Value) -> Value:
     """Broadcast to a shape of the same rank; 0 keeps a dimension."""
     have = sizes(g, data)
     if len(a.shape) != len(have):
-        raise ShapeError("the rank must stay", where=g.node, got=a.shape, expected=f"{len(have)} dimensions")
+        raise ShapeError("the rank must stay", where=g.node, got=a.shape, expected=f"{counted(len(have), 'dimension')}")
     return _spread(g, data, [Size.number_of(d) if d else own for d, own in zip(a.shape, have)])
 
 
@@ -65,7 +65,9 @@ def np_broadcast_to(g: Emit, a: BroadcastToAttrs, array: Value) -> Value:
     """Broadcast to a shape by numpy's rules; -2 keeps a dimension."""
     missing = len(a.shape) - g.rank(array)
     if missing < 0:
-        raise ShapeError("the rank cannot shrink", where=g.node, got=a.shape, expected=f">= {g.rank(array)} dimensions")
+        raise ShapeError(
+            "the rank cannot shrink", where=g.node, got=a.shape, expected=f">= {counted(g.rank(array), 'dimension')}"
+        )
     array = g.unsqueeze(array, list(range(missing)))
     have = sizes(g, array)
     return _spread(g, array, [own if d == -2 else Size.number_of(d) for d, own in zip(a.shape, have)])

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from requant.attrs import Attrs, Ints
-from requant.errors import AttributeValueError, ShapeError
+from requant.errors import AttributeValueError, ShapeError, counted
 from requant.ops.conv import channels_last, channels_to_back, channels_to_front, spatial
 from requant.ops.emit import Emit, Value
 from requant.ops.registry import Quant, op, product
@@ -88,7 +88,10 @@ def windows(g: Emit, a: PoolingAttrs | PoolingV1Attrs, data: Value) -> Windows:
     n = g.rank(data) - 2
     if len(a.kernel) != n or not n:
         raise AttributeValueError(
-            "kernel must have one number per spatial dimension", where=g.node, got=a.kernel, expected=f"{n} numbers"
+            "kernel must have one number per spatial dimension",
+            where=g.node,
+            got=a.kernel,
+            expected=f"{counted(n, 'number')}",
         )
     stride, pad = spatial(a.stride, n, 1, "stride", g.node), spatial(a.pad, n, 0, "pad", g.node)
     if a.pooling_convention == "same" and any(pad):

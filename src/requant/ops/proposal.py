@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from requant.attrs import Attrs, Floats
-from requant.errors import AttributeValueError, ShapeError
+from requant.errors import AttributeValueError, ShapeError, counted
 from requant.ops.detection import at_most, column, gather_to, suppress, take_rows
 from requant.ops.emit import Emit, Value
 from requant.ops.registry import op
@@ -61,7 +61,7 @@ def _check(g: Emit, a: ProposalAttrs, cls_prob: Value, bbox_pred: Value, im_info
                 "scores and offsets do not fit the anchors",
                 where=g.node,
                 got=f"{g.dims(cls_prob)} and {g.dims(bbox_pred)}",
-                expected=f"(B, {wanted[0]}, H, W) and (B, {wanted[1]}, H, W) for {anchors} anchors",
+                expected=f"(B, {wanted[0]}, H, W) and (B, {wanted[1]}, H, W) for {counted(anchors, 'anchor')}",
             )
     if g.rank(im_info) != 2:
         raise ShapeError("im_info is (B, 3): height, width, scale", where=g.node, got=g.dims(im_info))

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from requant.attrs import Attrs, Ints
-from requant.errors import AttributeValueError, ShapeError
+from requant.errors import AttributeValueError, ShapeError, counted
 from requant.ops.emit import Emit, Value
 from requant.ops.registry import Shape, op
 
@@ -293,7 +293,7 @@ def pad(g: Emit, a: PadAttrs, data: Value) -> Value:
             "pad_width has (before, after) per dimension, none negative",
             where=g.node,
             got=a.pad_width,
-            expected=f"{2 * rank} numbers",
+            expected=f"{counted(2 * rank, 'number')}",
         )
     before, after = a.pad_width[0::2], a.pad_width[1::2]
     if a.mode == "reflect":

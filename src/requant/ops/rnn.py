@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from requant.attrs import Attrs
-from requant.errors import AttributeValueError, ShapeError, UnsupportedError
+from requant.errors import AttributeValueError, ShapeError, UnsupportedError, counted
 from requant.ops.emit import Emit, NeedsShape, Value
 from requant.ops.registry import Quant, Shape, op
 
@@ -174,7 +174,7 @@ def _features(g: Emit, a: RNNAttrs, data: Value, vector: Value) -> int:
             "the length of an RNN's parameters does not fit",
             where=g.node,
             got=length,
-            expected=f"{a.parameter_count(max(size, 1))} for {max(size, 1)} features",
+            expected=f"{a.parameter_count(max(size, 1))} for {counted(max(size, 1), 'feature')}",
         )
     return size
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from requant.attrs import Attrs, Ints, OptInts
-from requant.errors import AttributeValueError, ShapeError
+from requant.errors import AttributeValueError, ShapeError, counted
 from requant.ops.emit import Emit, Value
 from requant.ops.registry import op, same_shape
 from requant.ops.sizes import labelled, sizes
@@ -42,7 +42,7 @@ def _bounds(g: Emit, data: Value, begin: OptInts, end: OptInts, step: OptInts) -
             "begin, end and step must have the same length, at most the data's rank",
             where=g.node,
             got=f"begin={begin}, end={end}, step={step}",
-            expected=f"at most {rank} numbers",
+            expected=f"at most {counted(rank, 'number')}",
         )
     out = _Bounds([], [], [], [])
     for axis, (b, e, s) in enumerate(zip(begin, end, step or (None,) * len(begin))):

@@ -22,7 +22,7 @@ from requant.engines.base import Engine, EngineOptions
 from requant.engines.machine import usable_cores
 from requant.engines.session import Session
 from requant.engines.split import NEAR
-from requant.errors import CalibrationError
+from requant.errors import CalibrationError, counted
 from requant.formats.dataset import Batch, Dataset
 from requant.formats.images import METADATA_KEY, Preprocess
 from requant.passes.rewrite import users_names
@@ -128,12 +128,12 @@ def calibrate(
     for part, held_out in ((data.part(0, len(data) - apart), False), (data.part(len(data) - apart, len(data)), True)):
         observer.observe_all(part.batches(size), done, held_out, added)
     if made.skipped:
-        log.warning("%d of %d samples were skipped: they make NaN or Inf", made.skipped, len(data))
+        log.warning("skipped, for making NaN or Inf: %d of %s", made.skipped, counted(len(data), "sample"))
     log.info(
-        "calibrated %d tensors with %r on %d samples in %.2f s",
-        len(made),
+        "calibrated %s with %r on %s in %.2f s",
+        counted(len(made), "tensor"),
         calibrator,
-        done,
+        counted(done, "sample"),
         time.perf_counter() - start,
     )
     return made
@@ -154,8 +154,8 @@ def misfit(data: Dataset, metadata: Mapping[str, str]) -> str | None:
     for name, array in first.items():
         if array.dtype.kind == "f" and array.size > 1 and float(array.min()) == float(array.max()):
             return (
-                f"input {name!r}: all values of the first {len(array)} samples are {float(array.flat[0]):g}; ranges "
-                "calibrated on such data do not fit real ones"
+                f"input {name!r}: all values are {float(array.flat[0]):g} in the {counted(len(array), 'sample')} "
+                "looked at; ranges calibrated on such data do not fit real ones"
             )
     if METADATA_KEY not in metadata:
         return None

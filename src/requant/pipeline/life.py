@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from requant.errors import InputError, RequantError, ShapeError
+from requant.errors import InputError, RequantError, ShapeError, counted
 from requant.formats.dataset import Batch
 from requant.pipeline.compiled import Compiled
 from requant.pipeline.live_build import Builder, NotGoodEnough
@@ -224,7 +224,9 @@ class Life:
             made = self._builder.build(shapes, self._pause, self._notes())
             self._check()
             self._save(made.quantized.table)
-            self._swap(made.compiled, made.quantized, made.report, f"{self.live.iters} live batches")
+            self._swap(
+                made.compiled, made.quantized, made.report, f"{counted(self.live.iters, 'live batch', 'live batches')}"
+            )
             self._rest(_GRACE)
             self.floating.close()  # its memory; whatever still runs keeps its own session
         except _Stopped:
@@ -247,7 +249,7 @@ class Life:
                 self._skip(fault)
             self._pause(time.perf_counter() - start)
         self.open = False
-        log.info("%d batches observed; building INT8 for %s", seen, self.backend)
+        log.info("%s observed; building INT8 for %s", counted(seen, "batch", "batches"), self.backend)
 
     def _skip(self, fault: Exception) -> None:
         """A batch that cannot be observed is left out, and another one taken for it."""
@@ -284,9 +286,11 @@ class Life:
     def _notes(self) -> tuple[str, ...]:
         notes = []
         if self.skipped:
-            notes.append(f"{self.skipped} batches were skipped: they make NaN or Inf")
+            notes.append(f"skipped, for making NaN or Inf: {counted(self.skipped, 'batch', 'batches')}")
         if self.missed:
-            notes.append(f"{self.missed} batches came while the queue was full, and were not observed")
+            notes.append(
+                f"not observed, for coming while the queue was full: {counted(self.missed, 'batch', 'batches')}"
+            )
         return tuple(notes)
 
     # -- the end of the way ------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from requant import engines
 from requant.engines.base import EngineOptions
 from requant.engines.machine import usable_cores
 from requant.engines.tensors import TensorSpec, bind
-from requant.errors import CalibrationError, QuantizationError, RequantError
+from requant.errors import CalibrationError, QuantizationError, RequantError, counted
 from requant.formats.dataset import Arrays, Batch
 from requant.passes import optimize
 from requant.pipeline import verify
@@ -328,7 +328,8 @@ class Builder:
         if bounds.min_sqnr is not None and report.sqnr < bounds.min_sqnr:
             worst = min(report.outputs, key=lambda n: report.outputs[n])
             raise NotGoodEnough(
-                f"output {worst!r} has {report.sqnr:.1f} dB of signal to noise on the last {len(self.kept)} batches, "
+                f"output {worst!r} has {report.sqnr:.1f} dB of signal to noise on the last "
+                f"{counted(len(self.kept), 'batch', 'batches')}, "
                 f"and {bounds.min_sqnr:g} dB are wanted",
                 report,
             )

@@ -334,7 +334,7 @@ def _finite(data: Dataset, policy: Policy) -> Dataset:
             expected="finite numbers; a figure with NaN in it would say nothing",
             next="look at this sample and its preprocessing; policy 'skip' (--skip-bad) leaves such samples out",
         )
-    log.warning("%d of %d held-out samples were skipped: they hold NaN or Inf", len(bad), len(data))
+    log.warning("skipped, for holding NaN or Inf: %d of %s", len(bad), counted(len(data), "held-out sample"))
     left_out = {number for number, _ in bad}
     return Picked(data, [i for i in range(len(data)) if i not in left_out])
 

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from requant import engines
 from requant.engines.base import EngineOptions
 from requant.engines.session import Session
+from requant.errors import counted
 from requant.formats.dataset import Dataset
 from requant.passes.rewrite import Array, constant
 from requant.pipeline.watch import watching
@@ -78,7 +79,7 @@ def moments(model: ir.Model, plan: Plan, data: Dataset, *, engine: str = engines
             _gather(found, wanted, {**feeds, **dict(zip(made, outs))}, places, rng)
 
         session.look(feeds, look)
-    log.info("looked at what %d weights meet in %.2f s", len(shared), time.perf_counter() - start)
+    log.info("looked at what meets %s in %.2f s", counted(len(shared), "weight"), time.perf_counter() - start)
     return {n: m for n, m in found.items() if m.count}
 
 

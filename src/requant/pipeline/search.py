@@ -18,7 +18,7 @@ import onnx_ir as ir
 from requant import engines
 from requant.engines import machine
 from requant.engines.base import EngineOptions
-from requant.errors import CalibrationError, QuantizationError, shown
+from requant.errors import CalibrationError, QuantizationError, counted, shown
 from requant.formats import onnx_file
 from requant.formats.dataset import Dataset
 from requant.pipeline import measured, verify
@@ -182,7 +182,7 @@ class Search:
                 best = attempt
             if self.goals.accuracy_met(attempt.accuracy):
                 return attempt
-            log.info("goal missed with %s, %d int8 nodes", attempt.calibrator, attempt.plan.count("int8"))
+            log.info("goal missed with %s, %s", attempt.calibrator, counted(attempt.plan.count("int8"), "int8 node"))
         assert best is not None
         return best
 
@@ -336,7 +336,7 @@ class Search:
         if speeds and min(s.speedup for s in speeds) < 1 and self.choice is None:
             notes.append("INT8 is slower than float here; keep the float model, or exclude what profile shows as slow")
         if table.skipped:
-            notes.append(f"{table.skipped} samples were skipped: they make NaN or Inf")
+            notes.append(f"skipped, for making NaN or Inf: {counted(table.skipped, 'sample')}")
         decisions = Counter(d.chosen for d in best.plan.decisions)
         return Report(
             source=model.source,

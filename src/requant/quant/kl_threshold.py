@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from requant.errors import CalibrationError
+from requant.errors import CalibrationError, counted
 
 Counts = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -56,12 +56,14 @@ def _check(counts: Counts, edges: F64, quantized_bins: int) -> None:
     if counts.ndim != 1 or bins % 2 == 0 or bins < quantized_bins or quantized_bins < 3:
         raise CalibrationError(
             "the histogram does not fit the search",
-            got=f"{bins} bins, {quantized_bins} quantized bins",
+            got=f"{counted(bins, 'bin')}, {counted(quantized_bins, 'quantized bin')}",
             expected="an odd number of bins, at least as many as quantized bins (3 or more)",
         )
     if edges.shape != (bins + 1,):
         raise CalibrationError(
-            "histogram edges do not fit", got=f"{edges.shape[0]} edges", expected=f"{bins + 1} edges"
+            "histogram edges do not fit",
+            got=f"{counted(edges.shape[0], 'edge')}",
+            expected=f"{counted(bins + 1, 'edge')}",
         )
     if counts.min() < 0:
         raise CalibrationError("a histogram has negative counts", got=int(counts.min()))

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from requant.errors import QuantizationError, nearest
+from requant.errors import QuantizationError, counted, nearest
 from requant.ops import registry
 from requant.rewrite.graph import Moved, entry_name, op_name, outputs_of, readers, rebuilt
 from requant.rewrite.merge import align_scales, merge_requantize
@@ -75,9 +75,9 @@ def _apply(symbol: Symbol, switch: str, fuse: Callable[[Symbol], Symbol]) -> Sym
 def _tell(before: Symbol, after: Symbol, backend: str) -> None:
     count = sum(1 for n in after.nodes if n.op is not None and n.op.name.startswith("_sg_mkldnn_"))
     log.info(
-        "%s: %d nodes became %d, %d of them fused",
+        "%s: %s became %d, %d of them fused",
         backend,
-        sum(1 for n in before.nodes if n.op is not None),
+        counted(sum(1 for n in before.nodes if n.op is not None), "node"),
         sum(1 for n in after.nodes if n.op is not None),
         count,
     )

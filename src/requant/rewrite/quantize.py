@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from requant.errors import QuantizationError, nearest
+from requant.errors import QuantizationError, counted, nearest
 from requant.ops import registry
 from requant.ops.registry import Quant
 from requant.rewrite.graph import entry_name, kept, readers
@@ -143,12 +143,12 @@ def quantize_symbol(
     made = maker.make()
     points = tuple(_points(made, maker.requantized, maker.ranged))
     log.info(
-        "quantized %d of %d nodes (mode %s, dtype %s); %d tensors to calibrate",
+        "quantized %d of %s (mode %s, dtype %s); %s to calibrate",
         len(chosen),
-        sum(1 for n in symbol.nodes if n.op is not None),
+        counted(sum(1 for n in symbol.nodes if n.op is not None), "node"),
         mode,
         dtype,
-        len(points),
+        counted(len(points), "tensor"),
     )
     return Quantized(made, points, tuple(n.name for n in symbol.nodes if id(n) in chosen))
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from requant.errors import counted
 from requant.qmath import QuantParams, Range, mxnet_levels
 from requant.quant.plan import Plan
 from requant.rewrite.calibration import Array, quantize_params, set_ranges
@@ -76,8 +77,8 @@ def to_symbol(
     final = _widen_sums(made.symbol)
     if made.dynamic:
         log.warning(
-            "the ranges of %d tensors are found at run time, which is slower: %s",
-            len(made.dynamic),
+            "found at run time, which is slower: the ranges of %s: %s",
+            counted(len(made.dynamic), "tensor"),
             ", ".join(made.dynamic[:6]),
         )
     args = quantize_params(final, params, {})

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from requant.attrs import Attrs, to_string
-from requant.errors import GraphError, InputError, nearest
+from requant.errors import GraphError, InputError, counted, nearest
 from requant.ops import registry
 from requant.ops.registry import OpDef
 from requant.symbol.naming import current_attributes, current_names
@@ -196,7 +196,7 @@ class Symbol:
         if isinstance(index, slice):
             return type(self)(self.entries[index])
         if not -len(self) <= index < len(self):
-            raise IndexError(f"output {index} of a symbol with {len(self)} outputs")
+            raise IndexError(f"output {index} of a symbol with {counted(len(self), 'output')}")
         return type(self)([self.entries[index]])
 
     def __bool__(self) -> bool:

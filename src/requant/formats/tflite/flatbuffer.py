@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import FormatError
+from requant.errors import FormatError, counted
 
 #: Tables in one vector, and bytes of one name, that a file may have.
 MOST_TABLES, LONGEST_NAME = 1 << 20, 1 << 12
@@ -38,7 +38,7 @@ class Buffer:
     def bytes(self, at: int, size: int) -> memoryview:
         """A piece of the file."""
         if at < 0 or size < 0 or at + size > len(self.data):
-            raise self.fail(f"the file ends within {size} bytes", at)
+            raise self.fail(f"the file ends within {counted(size, 'byte')}", at)
         return self.data[at : at + size]
 
     def root(self) -> Table:
@@ -102,5 +102,5 @@ class Table:
             return ""
         size = self._buffer.number("I", at)
         if size > LONGEST_NAME:
-            raise self._buffer.fail(f"a name of {size} bytes", at)
+            raise self._buffer.fail(f"a name of {counted(size, 'byte')}", at)
         return bytes(self._buffer.bytes(at + 4, size)).decode("utf-8", "replace")

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from requant.errors import FormatError
+from requant.errors import FormatError, counted
 from requant.formats.tflite.builder import Builder, builds
 from requant.formats.tflite.model import Operator, Tensor
 from requant.ops.emit import Value
@@ -93,7 +93,7 @@ def conv(b: Builder, op: Operator) -> None:
             f"the weight of a {op.kind} does not fit its data",
             where=f"{b.model.source}: {tensor.name!r}",
             got=tensor.shape,
-            expected=f"{channels} channels",
+            expected=f"{counted(channels, 'channel')}",
         )
     own = _pads(op, size, kernel, stride, dilation)
     y = b.g(
@@ -265,7 +265,7 @@ def reshape(b: Builder, op: Operator) -> None:
             f"{op.kind} changes the number of elements",
             where=f"{b.model.source}: {b.model.name(op)!r}",
             got=shape,
-            expected=f"{math.prod(mine)} elements",
+            expected=f"{counted(math.prod(mine), 'element')}",
         )
     dims = b.sample_dims(shape)
     if b.batch and mine[:1] != (1,):

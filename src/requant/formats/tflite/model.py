@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import FormatError
+from requant.errors import FormatError, counted
 from requant.formats.sniff import recognize
 from requant.formats.tflite import schema
 from requant.formats.tflite.flatbuffer import Buffer, Table
@@ -114,7 +114,7 @@ def read_bytes(data: bytes | mmap.mmap, where: str = "model.tflite") -> TFLiteMo
         raise FormatError(
             "this TFLite file cannot be read",
             where=where,
-            got=f"schema version {version}, {len(graphs)} graphs",
+            got=f"schema version {version}, {counted(len(graphs), 'graph')}",
             expected=f"schema version {schema.VERSION} and a graph",
         )
     main = graphs[0]
@@ -184,7 +184,7 @@ def _constant(table: Table, buffer: Buffer, dtype: Any, shape: tuple[int, ...], 
         raise FormatError(
             "a constant has not the size of its shape",
             where=where,
-            got=f"{raw.size} bytes",
+            got=f"{counted(raw.size, 'byte')}",
             expected=f"{math.prod(shape) * kind.itemsize} for {kind} {shape}",
         )
     return np.asarray(raw.view(kind).reshape(shape))

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from requant.errors import ParameterError
+from requant.errors import ParameterError, counted
 from requant.mx.context import Context
 from requant.mx.gluon.parameter import Parameter
 from requant.mx.gluon.parameter_dict import ParameterDict, take
@@ -216,7 +216,7 @@ class Block:
         where = os.fspath(filename)
         found = load_arrays(filename)
         if not isinstance(found, dict):
-            raise ParameterError("the arrays have no names", where=where, got=f"{len(found)} arrays")
+            raise ParameterError("the arrays have no names", where=where, got=f"{counted(len(found), 'array')}")
         mine = self._collect_params_with_prefix()
         if not found and not mine:
             return

@@ -9,7 +9,7 @@ from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, Va
 from typing import Any
 
 from requant.dtypes import as_dtype
-from requant.errors import InputError, ParameterError, ShapeError, nearest
+from requant.errors import InputError, ParameterError, ShapeError, counted, nearest
 from requant.mx.context import Context
 from requant.mx.gluon.parameter import Constant, Parameter, shape_of
 from requant.mx.ndarray.ndarray import NDArray, as_numpy
@@ -217,7 +217,9 @@ class ParameterDict:
         """
         found = load_arrays(filename)
         if not isinstance(found, dict):
-            raise ParameterError("the arrays have no names", where=os.fspath(filename), got=f"{len(found)} arrays")
+            raise ParameterError(
+                "the arrays have no names", where=os.fspath(filename), got=f"{counted(len(found), 'array')}"
+            )
         values = {restore_prefix + n.removeprefix("arg:").removeprefix("aux:"): v for n, v in found.items()}
         take(
             dict(self._params), values, os.fspath(filename), ctx, allow_missing, ignore_extra, cast_dtype, dtype_source

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import InputError, UnsupportedError
+from requant.errors import InputError, UnsupportedError, counted
 from requant.mx.context import Context
 from requant.mx.gluon.block_base import HookHandle
 from requant.mx.ndarray.create import array
@@ -41,7 +41,7 @@ def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: b
     if even_split and size % num_slice:
         raise InputError(
             "the batch does not divide evenly",
-            got=f"{size} samples in {num_slice} parts",
+            got=f"{counted(size, 'sample')} in {counted(num_slice, 'part')}",
             next="another batch size, or even_split=False",
         )
     if not even_split and size < num_slice:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from requant.errors import InputError
+from requant.errors import InputError, counted
 from requant.mx.gluon.hybrid import HybridBlock
 from requant.mx.gluon.nn.activations import Activation
 
@@ -18,7 +18,7 @@ def sizes(value: Size, rank: int) -> tuple[int, ...]:
         return (value,) * rank
     found = tuple(int(v) for v in value)
     if len(found) != rank:
-        raise InputError("not one size per dimension", got=found, expected=f"{rank} numbers, or one")
+        raise InputError("not one size per dimension", got=found, expected=f"{counted(rank, 'number')}, or one")
     return found
 
 

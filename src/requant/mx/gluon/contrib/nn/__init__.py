@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from requant.errors import InputError
+from requant.errors import InputError, counted
 from requant.mx.gluon.hybrid import HybridBlock
 from requant.mx.gluon.nn.basic import Concatenate, Embedding, HybridConcatenate, Identity
 from requant.mx.gluon.nn.normalization import BatchNorm
@@ -77,7 +77,9 @@ class _PixelShuffle(HybridBlock):
         super().__init__()
         self._factors = (int(factor),) * self._rank if isinstance(factor, int) else tuple(int(f) for f in factor)
         if len(self._factors) != self._rank:
-            raise InputError("not one factor per dimension", got=factor, expected=f"{self._rank} numbers, or one")
+            raise InputError(
+                "not one factor per dimension", got=factor, expected=f"{counted(self._rank, 'number')}, or one"
+            )
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         # One spatial dimension after the other: split its factor off the channels and merge it into the dimension.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from requant.errors import FormatError, InputError
+from requant.errors import FormatError, InputError, counted
 from requant.formats.recordio import unpack
 from requant.mx.gluon.data.dataset import Dataset, RecordFileDataset
 from requant.mx.image.image import imdecode, imread
@@ -121,7 +121,7 @@ class CIFAR10(_Pairs):
             raw = np.frombuffer(self._bytes(name), np.uint8)
             if raw.size % row:
                 raise FormatError(
-                    "not a CIFAR file", where=name, got=f"{raw.size} bytes", expected=f"{row} per picture"
+                    "not a CIFAR file", where=name, got=f"{counted(raw.size, 'byte')}", expected=f"{row} per picture"
                 )
             rows.append(raw.reshape(-1, row))
         whole = np.concatenate(rows)
