@@ -27,7 +27,7 @@ import requant
 import requant.mx as mx
 
 NETS = ("resnet50_v1", "mobilenetv2_1.0", "squeezenet1.1")
-SIZES = {"resnet50_v1": 224, "mobilenetv2_1.0": 224, "squeezenet1.1": 64}
+SIZES = {"resnet50_v1": 224, "mobilenetv2_1.0": 224, "squeezenet1.1": 224}
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
