@@ -12,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,7 +100,7 @@ def calibrate(
     if len(data) == 0:
         raise CalibrationError("there is no calibration data", where=data.what, expected="at least one sample")
     tensors = tuple(dict.fromkeys((*plan.observed, *also)))
-    made = CalibrationTable(tensors, calibrator, model=fingerprint(model), options=options)
+    made = CalibrationTable(tensors, calibrator, options=options)
     cores = usable_cores()
     # One batch is counted on one core while the others compute the next; small operators, as those that reduce ends,
     # share no work between cores, so several runs at a time do more there too.
@@ -125,8 +126,15 @@ def calibrate(
         if progress is not None:
             progress(done, len(data))
 
-    for part, held_out in ((data.part(0, len(data) - apart), False), (data.part(len(data) - apart, len(data)), True)):
-        observer.observe_all(part.batches(size), done, held_out, added)
+    # Hashing hundreds of megabytes needs no lock of Python's, and compiling keeps one core busy.
+    with ThreadPoolExecutor(1) as beside:
+        mark = beside.submit(fingerprint, model)
+        for part, held_out in (
+            (data.part(0, len(data) - apart), False),
+            (data.part(len(data) - apart, len(data)), True),
+        ):
+            observer.observe_all(part.batches(size), done, held_out, added)
+    made.model = mark.result()
     if made.skipped:
         log.warning("skipped, for making NaN or Inf: %d of %s", made.skipped, counted(len(data), "sample"))
     log.info(
