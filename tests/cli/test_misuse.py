@@ -69,7 +69,17 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         (["run", "digits", "--input", "seven.png", "--size", "8", "--labels", "."], 1, ["one name a line"]),
         (["run", "digits", "--input", "seven.png", "--size", "8", "-o", "no/x.npz"], 1, ["no/x.npz"]),
         (["run", "digits", "--input", "seven.png", "--engine", "cuda"], 2, ["openvino", "onnxruntime"]),
-        (["run", "digits", "--input", "."], 1, ["not an array"]),
+        (["run", "digits", "--input", "."], 1, ["a folder", ".npz"]),
+        (["run", "digits", "--input", "sevn.png"], 1, ["no such file", "did you mean 'seven.png'"]),
+        (["run", "digits", "--input", "none/sevn.png"], 1, ["no such file", "there is no folder none"]),
+        (["bench", "digits", "--shape", "data=1,1,8,8", "--threads", "100000"], 1, ["'threads' is out of range"]),
+        (["table", "merge", "a", "b", "-o", "."], 1, ["a folder, not a file"]),
+        (["table", "to-tensorrt", "digits-symbol.json", "-o", "x"], 1, ["not a calibration table", "'nodes'"]),
+        (["table", "from-tensorrt", "digits-symbol.json", "-o", "x"], 1, ["not a TensorRT", "to-tensorrt"]),
+        (["table", "from-tensorrt", "seven.png", "-o", "x"], 1, ["not a TensorRT", "no text", "next:"]),
+        (["table", "show", "."], 1, ["a folder", "a calibration table"]),
+        (["table", "shw", "."], 2, ["Commands are: diff, from-tensorrt, merge, show"]),
+        (["quantize", "digits", "--data", "seven.rec", "-o", "x.onnx"], 1, ["there is no data"]),
         (["convert", "digits"], 2, ["--output"]),
         (["convert", "digits", "-o", "no/x.onnx"], 1, ["does not exist", "mkdir"]),
         (["convert", "digits", "-o", "."], 1, ["folder"]),
@@ -150,6 +160,10 @@ def test_labels_may_end_in_empty_lines(say: Say, tmp_path: Path) -> None:
         ("a.tar.gz", b"\x1f\x8b\x08\x00", "a.tar.gz"),
         ("a.tar.gz", b"no archive", "a.tar.gz"),
         ("a.bin", b"\x00" * 100, "not a model"),
+        ("b.onnx", b"\x89PNG\r\n\x1a\n", "not an ONNX model but a PNG image"),
+        ("c.onnx", b"", "not an ONNX model but an empty file"),
+        ("a.tflite", b"", "not a TFLite file but an empty file"),
+        ("a.tflite", b"\x08\n\x12\x07requ", "copy or export it again"),
         ("a", b"", "not a model"),
     ],
 )
@@ -267,6 +281,39 @@ def test_an_archive_that_is_cut_short(say: Say, tmp_path: Path, command: str) ->
     assert code == 1
     assert "not an .npz file" in text
     assert "next:" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("x.npz", b"", "got:      an empty file"),
+        ("x.npz", b"\x89PNG\r\n\x1a\n", "got:      a PNG image"),
+        ("x.npz", b"PK\x03\x04 and no end", "not fully written"),
+        ("x.npy", b"", "got:      an empty file"),
+        ("x.npy", b'{"nodes": []}', "got:      JSON text"),
+        ("x.npy", b"words", "begins with b'words'"),
+    ],
+)
+def test_files_of_another_kind_in_place_of_arrays(
+    say: Say, tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    code, text = say("run", "digits", "--input", name)
+    assert (code, said in text, "run code" in text) == (1, True, False), text
+
+
+def test_a_record_file_without_records(say: Say, tmp_path: Path) -> None:
+    (tmp_path / "x.rec").write_bytes(b"")
+    code, text = say("quantize", "digits", "--data", "x.rec", "--size", "8", "-o", "q.onnx")
+    assert code == 1
+    assert "x.rec: the file holds no records" in text and "0 samples" not in text
+
+
+def test_short_helps_are_whole(say: Say) -> None:
+    for words in (["--help"], ["table", "--help"]):
+        code, text = say(*words)
+        assert code == 0
+        assert not [line for line in text.splitlines() if line.startswith("  ") and line.endswith("...")]
 
 
 @pytest.mark.parametrize("name", ["data", "arr_0"])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from requant.errors import FormatError, RequantError
 from requant.formats import calibration_table as ct
+from requant.formats.atomic import atomic_write
 from requant.quant.table import CalibrationTable
 
 CELLS = np.array([0, 1, 2**40, 7], np.int64)
@@ -160,7 +161,7 @@ def test_tensorrt_round_trip(scales: dict[str, float]) -> None:
     ("data", "message"),
     [
         (b"", "not a TensorRT calibration cache"),
-        (b"\xff\xff", "not text"),
+        (b"\xff\xff", "no text"),
         (b"TRT-x-Y\n", "not a TensorRT calibration cache"),
         (b'{"format"', "not a TensorRT calibration cache"),
         (b"TRT-8601-EntropyCalibration2\ndata 3c010a14\n", "line 2"),
@@ -188,3 +189,15 @@ def test_what_a_cache_cannot_hold_is_refused() -> None:
     ):
         with pytest.raises(FormatError):
             ct.dump_tensorrt_cache(cache)
+
+
+def test_a_file_that_cannot_be_written_is_named_by_its_own_name(tmp_path: Path) -> None:
+    wanted = tmp_path / "none" / "net.calib.json"
+    with pytest.raises(FileNotFoundError) as fault, atomic_write(wanted):
+        pass
+    assert fault.value.filename == str(wanted)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError) as other, atomic_write(tmp_path / "folder"):
+        pass
+    assert other.value.filename == str(tmp_path / "folder")
+    assert [p.name for p in tmp_path.iterdir()] == ["folder"]

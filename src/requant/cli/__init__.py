@@ -21,7 +21,20 @@ EXIT_GOAL_MISSED = 3
 EXIT_INTERRUPTED = 130
 
 
-class _Commands(click.Group):
+class Named(click.Group):
+    """A group of commands that says which there are where one is misspelt."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as fault:
+            known = ", ".join(self.list_commands(ctx))
+            raise click.UsageError(f"{fault.message}\nCommands are: {known}.", ctx) from fault
+
+
+class _Commands(Named):
     """Imports a command when it is asked for, so that ``requant --help`` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -46,15 +59,6 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             _interrupted()
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as fault:
-            known = ", ".join(self.list_commands(ctx))
-            raise click.UsageError(f"{fault.message}\nCommands are: {known}.", ctx) from fault
 
 
 def _interrupted() -> NoReturn:

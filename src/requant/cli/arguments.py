@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from requant.engines import names as engine_names
-from requant.errors import EngineError, InputError, ShapeError
+from requant.errors import EngineError, InputError, ShapeError, nearest
 from requant.formats.images import METADATA_KEY, Preprocess
 from requant.pipeline import Model, load
 from requant.symbol.infer import infer
@@ -114,12 +114,24 @@ engine_option: Callable[[F], F] = click.option(
 image_options: Callable[[F], F] = _chain(
     [
         click.option("--size", type=SizeType(), help="Resize images to this; the model's input size by default."),
-        click.option("--crop", type=click.Choice(["center", "stretch"]), default="center", show_default=True),
+        click.option(
+            "--crop",
+            type=click.Choice(["center", "stretch"]),
+            default="center",
+            show_default=True,
+            help="Cut out the largest window of the shape, or stretch all of the image.",
+        ),
         click.option("--ratio", type=float, default=1.0, show_default=True, help="Share that a centre crop keeps."),
         click.option("--divide", type=float, default=1.0, show_default=True, help="Divide pixels (0..255) by this."),
         click.option("--mean", type=NumbersType(), default="0", show_default=True, help="Then subtract this."),
         click.option("--std", type=NumbersType(), default="1", show_default=True, help="Then divide by this."),
-        click.option("--layout", type=click.Choice(["NCHW", "NHWC"]), default="NCHW", show_default=True),
+        click.option(
+            "--layout",
+            type=click.Choice(["NCHW", "NHWC"]),
+            default="NCHW",
+            show_default=True,
+            help="Order of the input's dimensions.",
+        ),
         click.option("--rgb/--bgr", default=True, help="Order of colours.  [default: rgb]"),
     ]
 )
@@ -277,13 +289,17 @@ def remembered(model: Model) -> Preprocess | None:
     return None if text is None else Preprocess.from_json(text)
 
 
-def existing(path: str) -> Path:
+def existing(path: str, expected: str = "a file") -> Path:
     """The path, if there is such a file.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or it is a folder.
     """
     found = Path(path)
     if not found.exists():
-        raise InputError("no such file", where=path)
+        names = [p.name for p in found.parent.iterdir()] if found.parent.is_dir() else []
+        advice = nearest(found.name, names) if names else f"there is no folder {found.parent}"
+        raise InputError("no such file", where=path, expected=expected, next=advice)
+    if found.is_dir():
+        raise InputError("a folder, not a file", where=path, expected=expected, next="name a file in it")
     return found

@@ -20,7 +20,7 @@ from requant.pipeline import Compiled, Model
 from requant.pipeline.timing import in_blocks
 
 
-@click.command(name="bench")
+@click.command(name="bench", short_help="Measure latency and throughput of MODEL.")
 @model_options
 @click.option(
     "--engine", "engines", type=click.Choice(names()), multiple=True, help="Repeatable; all that are ready by default."

@@ -28,7 +28,7 @@ class VerificationError(RequantError, ArithmeticError):
     """The written file does not compute what the source computes."""
 
 
-@click.command(name="convert")
+@click.command(name="convert", short_help="Write MODEL as ONNX, verified.")
 @model_options
 @click.option(
     "-o", "--output", required=True, metavar="FILE.onnx", help="The file to write, or a prefix for MXNet files."

@@ -23,7 +23,7 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-@click.command(name="doctor")
+@click.command(name="doctor", short_help="Show this machine and its engines.")
 @json_option
 def command(as_json: bool) -> None:
     """Show this machine: cores, instruction sets, engines and versions, and what limits INT8 here."""

@@ -15,11 +15,15 @@ from requant.errors import FormatError, RequantError
 from requant.formats.sniff import recognize
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    "exec",
+    short_help="Run a script of MXNet's time with requant as mxnet.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(script: str, arguments: tuple[str, ...]) -> None:
-    """Run SCRIPT with ``import mxnet`` meaning requant; ARGUMENTS are the script's own.
+    """Run SCRIPT so that "import mxnet" means requant; ARGUMENTS are the script's own.
 
     \b
     Example:

@@ -11,7 +11,7 @@ from requant.cli.arguments import json_option, model_options, open_model
 from requant.facts import facts
 
 
-@click.command(name="inspect")
+@click.command(name="inspect", short_help="Show what is in MODEL.")
 @model_options
 @json_option
 def command(model: str, params: str | None, epoch: int | None, shapes: Any, as_json: bool) -> None:

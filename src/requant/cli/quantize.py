@@ -31,7 +31,7 @@ from requant.quant.plan import MEASURED, MODES
 log = logging.getLogger(__name__)
 
 
-@click.command(name="quantize")
+@click.command(name="quantize", short_help="Make MODEL INT8, verified beside the float model.")
 @model_options
 @click.option(
     "--data",
@@ -46,7 +46,14 @@ log = logging.getLogger(__name__)
 @click.option(
     "--mode", type=click.Choice((*MODES, MEASURED)), default="best", show_default=True, help="Which layers become INT8."
 )
-@click.option("--calib", "calibrator", type=click.Choice(list(calibrators())), default="auto", show_default=True)
+@click.option(
+    "--calib",
+    "calibrator",
+    type=click.Choice(list(calibrators())),
+    default="auto",
+    show_default=True,
+    help="How ranges follow from what was seen; auto picks for each tensor.",
+)
 @engine_option
 @click.option(
     "--target",
@@ -60,7 +67,15 @@ log = logging.getLogger(__name__)
 @click.option("--max-drop", type=float, metavar="POINTS", help="Percent points of agreement that may be lost.")
 @click.option("--min-speedup", type=float, metavar="TIMES", help="How many times faster than float it must be.")
 @click.option("--min-sqnr", type=float, metavar="DB", help="Least signal to quantization noise of the outputs.")
-@click.option("--time-batch", "batches", type=click.IntRange(1), multiple=True, default=(1,), show_default=True)
+@click.option(
+    "--time-batch",
+    "batches",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1,),
+    show_default=True,
+    help="Batch size at which float and INT8 are timed. Repeatable.",
+)
 @click.option(
     "--budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time that mode measured searches; 60."
 )

@@ -126,9 +126,12 @@ def _remembered(image: Mapping[str, Any]) -> str:
 def _lines(path: str) -> list[str]:
     """Names, one a line; empty lines at the end are none."""
     try:
-        return existing(path).read_text(encoding="utf-8").rstrip().splitlines()
-    except (UnicodeDecodeError, IsADirectoryError) as fault:
-        raise FormatError("not a list of names", where=path, got=str(fault), expected="text, one name a line") from None
+        return existing(path, _NAMES).read_text(encoding="utf-8").rstrip().splitlines()
+    except UnicodeDecodeError as fault:
+        raise FormatError("not a list of names", where=path, got=str(fault), expected=_NAMES) from None
+
+
+_NAMES = "text, one name a line"
 
 
 def _check_labels(names: list[str], outputs: Mapping[str, np.ndarray], path: str) -> None:
@@ -165,7 +168,7 @@ def gather(model: Model, inputs: tuple[str, ...], image: Mapping[str, Any]) -> t
     prepare: Preprocess | None = None
     for text in inputs:
         name, path = _named(text, names)
-        file = existing(path)
+        file = existing(path, "an image, .npy or .npz")
         if file.suffix == ".npz":
             arrays = read_npz(file)
             taken = {n: a for n, a in arrays.items() if n in names} or for_inputs(arrays, names, file)

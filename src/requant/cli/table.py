@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from requant.cli import show
+from requant.cli import Named, show
 from requant.cli.arguments import existing, json_option
 from requant.errors import CalibrationError, InputError, counted
 from requant.formats.calibration_table import read_tensorrt_cache, write_tensorrt_cache
+from requant.formats.target import check_file
 from requant.qmath import Range
 from requant.quant.calibrators import calibrators
 from requant.quant.table import CalibrationTable
@@ -18,9 +19,11 @@ from requant.quant.table import CalibrationTable
 _output = click.option("-o", "--output", required=True, metavar="FILE", help="The file to write.")
 
 
-@click.group(name="table")
+@click.group(name="table", cls=Named)
 def command() -> None:
-    """Show, compare, merge and exchange calibration tables, as ``requant quantize --table`` writes them.
+    """Show, compare, merge and exchange calibration tables.
+
+    They are what requant quantize --table writes.
 
     A table holds statistics of the float model's tensors: another calibrator, mode or exclude list reads the same one
     and runs no data.
@@ -39,7 +42,10 @@ def command() -> None:
 @click.option("--calib", "calibrator", type=click.Choice(list(calibrators())), help="The table's own by default.")
 @json_option
 def show_(file: str, calibrator: str | None, as_json: bool) -> None:
-    """Show the range of every tensor of FILE: as seen, and as the calibrator sets it."""
+    """Show the range of every tensor of FILE.
+
+    As it was seen, and as the calibrator sets it.
+    """
     table = _load(file)
     chosen = {n: _range(table, n, calibrator) for n in table}
     seen = {n: _seen(table, n) for n in table}
@@ -87,7 +93,11 @@ def diff(first: str, second: str, tolerance: float, as_json: bool) -> None:
 @click.argument("files", nargs=-1, required=True)
 @_output
 def merge(files: tuple[str, ...], output: str) -> None:
-    """Join tables that parts of the data filled, as if one run had seen all of it. The order does not matter."""
+    """Join tables that parts of the data filled.
+
+    As if one run had seen all of it; the order does not matter.
+    """
+    check_file(output)
     if len(files) < 2:
         raise InputError("one table needs no merging", where=files[0], expected="two tables or more")
     whole = _load(files[0])
@@ -110,7 +120,8 @@ def merge(files: tuple[str, ...], output: str) -> None:
 @click.argument("file")
 @_output
 def to_tensorrt(file: str, output: str) -> None:
-    """Write the ranges of FILE as a TensorRT calibration cache."""
+    """Write the ranges of FILE as a TensorRT cache."""
+    check_file(output)
     cache = _load(file).to_tensorrt()
     write_tensorrt_cache(cache, output)
     show.console().print(f"Wrote {output}: {counted(len(cache.scales), 'scale')}, {cache.algorithm}", markup=False)
@@ -120,7 +131,8 @@ def to_tensorrt(file: str, output: str) -> None:
 @click.argument("file")
 @_output
 def from_tensorrt(file: str, output: str) -> None:
-    """Write a TensorRT calibration cache as a table of finished ranges."""
+    """Write a TensorRT cache as a table of finished ranges."""
+    check_file(output)
     table = CalibrationTable.from_tensorrt(read_tensorrt_cache(existing(file)))
     table.save(output)
     show.console().print(
@@ -129,7 +141,7 @@ def from_tensorrt(file: str, output: str) -> None:
 
 
 def _load(file: str) -> CalibrationTable:
-    return CalibrationTable.load(existing(file))
+    return CalibrationTable.load(existing(file, "a calibration table"))
 
 
 def _range(table: CalibrationTable, tensor: str, calibrator: str | None) -> Range | None:

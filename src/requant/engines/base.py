@@ -46,11 +46,15 @@ class EngineOptions:
     split: bool = True
 
     def __post_init__(self) -> None:
+        limit = max(256, 8 * (os.cpu_count() or 1))  # beyond it an engine is busy for minutes with its own threads
         for key in ("threads", "streams"):
             value = getattr(self, key)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit):
                 raise EngineError(
-                    f"engine option {key!r} is out of range", got=repr(value), expected="1 or more, or None"
+                    f"engine option {key!r} is out of range",
+                    got=repr(value),
+                    expected=f"1 to {limit}, or None",
+                    next="leave it out: the engine then fits it to this machine",
                 )
         if self.cache_dir is not None and not isinstance(self.cache_dir, (str, os.PathLike)):
             raise EngineError("engine option 'cache_dir' is no folder", got=shown(self.cache_dir), expected="its name")

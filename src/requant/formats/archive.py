@@ -393,7 +393,7 @@ def _no_model(path: Path) -> FormatError:
     return FormatError(
         "this is not a model" + (f" but {what}" if what else ""),
         where=path,
-        got=repr(start[:16]) if start else "an empty file",
+        got=repr(start[:16]),
         expected="a symbol JSON, a prefix, an .onnx or .tflite file, a folder or a .tar.gz",
         next=advice,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from requant.errors import FormatError, InputError, nearest
+from requant.formats.sniff import recognize
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _NEXT = "write it with numpy.save (.npy) or numpy.savez (.npz), from arrays of numbers"
@@ -29,7 +31,7 @@ def read_npy(path: Path, mapped: bool = False) -> Array:
         raise FormatError(
             "not an array file",
             where=path,
-            got=_reason(fault),
+            got=_reason(fault, path, b"\x93NUMPY"),
             expected="an image, .npy or .npz",
             next=_NEXT,
         ) from fault
@@ -48,7 +50,7 @@ def read_npz(path: Path) -> dict[str, Array]:
             found = {name: archive[name] for name in archive.files}
     except Exception as fault:  # zipfile, zlib and numpy each raise their own
         raise FormatError(
-            "not an .npz file", where=path, got=_reason(fault), expected="an archive of arrays", next=_NEXT
+            "not an .npz file", where=path, got=_reason(fault, path, b"PK"), expected="an archive of arrays", next=_NEXT
         ) from fault
     return {name: _numbers(array, f"{path}: {name}") for name, array in found.items()}
 
@@ -85,8 +87,17 @@ def _numbers(array: Array, where: str) -> Array:
     )
 
 
-def _reason(fault: Exception) -> str:
+def _reason(fault: Exception, path: Path, magic: bytes) -> str:
     text = str(fault)
+    if path.is_dir():
+        return "a folder"
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        start = file.read(64)
+        if not start.startswith(magic):
+            kind = recognize(start)
+            return kind[0] if kind else f"a file that begins with {start[:8]!r}"
+        if "not a zip file" in text:
+            return "an archive whose end is missing (not fully written?)"
     if "allow_pickle" in text or "Python objects" in text:
         return "Python objects, which could run code when they are read"
     if "mmap length" in text:

@@ -32,6 +32,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             os.chmod(temporary, os.stat(target).st_mode & 0o777)
         os.replace(temporary, target)
+    except OSError as fault:
+        if fault.filename == os.fspath(temporary):  # nobody knows of that one
+            raise OSError(fault.errno, fault.strerror, os.fspath(path)) from fault
+        raise
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)

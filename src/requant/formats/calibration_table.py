@@ -151,8 +151,10 @@ def parse_table(data: bytes, where: str = "calibration table") -> StoredTable:
     except (ValueError, RecursionError) as error:
         raise _fail(f"not JSON: {error or type(error).__name__}", where) from None
     if not isinstance(root, dict) or root.get("format") != FORMAT:
-        got = root.get("format") if isinstance(root, dict) else type(root).__name__
-        raise _fail("not a calibration table", where, got=repr(got)[:80], expected=repr(FORMAT))
+        got = f"JSON that holds {'an object' if isinstance(root, dict) else type(root).__name__}"
+        if isinstance(root, dict):
+            got += f" with format {root['format']!r}" if "format" in root else f" with {', '.join(map(repr, root))}"
+        raise _fail("not a calibration table", where, got=got[:120], expected=f"an object with format {FORMAT!r}")
     if root.get("version") != VERSION:
         later = isinstance(root.get("version"), int) and root["version"] > VERSION
         raise _fail(
@@ -269,7 +271,7 @@ def _parse_array(part: dict[str, Any], where: str) -> npt.NDArray[Any]:
         raise _fail(f"an array that cannot be unpacked: {error}", where) from None
     if len(raw) != size or inflater.unconsumed_tail or not inflater.eof or inflater.unused_data:
         raise _fail(
-            "an array of another length than announced", where, got=f"{counted(len(raw), 'byte')}", expected=f"{size}"
+            "an array of another length than announced", where, got=counted(len(raw), "byte"), expected=f"{size}"
         )
     planes = np.frombuffer(raw, np.uint8).reshape(_DTYPES[dtype].itemsize, length)
     return np.ascontiguousarray(planes.T).view(_DTYPES[dtype]).reshape(length).astype(dtype)
@@ -278,6 +280,8 @@ def _parse_array(part: dict[str, Any], where: str) -> npt.NDArray[Any]:
 # --- TensorRT -------------------------------------------------------------------------------------------------------
 
 _TRT_HEADER = re.compile(r"TRT-(\d{1,10})-([A-Za-z0-9_]{1,80})\Z")
+_TRT_FIRST = "a first line such as TRT-8601-EntropyCalibration2"
+_TRT_NEXT = "give the cache that TensorRT's calibrator wrote"
 
 
 @dataclass(frozen=True)
@@ -339,15 +343,21 @@ def parse_tensorrt_cache(data: bytes, where: str = "TensorRT calibration cache")
     try:
         lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise _fail(f"not text: {error.reason} at byte {error.start}", where, next=None) from None
+        raise _fail(
+            "not a TensorRT calibration cache",
+            where,
+            got=f"no text: {error.reason} at byte {error.start}",
+            expected=_TRT_FIRST,
+            next=_TRT_NEXT,
+        ) from None
     found = _TRT_HEADER.match(lines[0].strip())
     if not found:
         raise _fail(
             "not a TensorRT calibration cache",
             where,
-            got=lines[0][:80],
-            expected="a first line such as TRT-8601-EntropyCalibration2",
-            next="a table written by requant is read with read_table",
+            got=repr(lines[0][:80]) if data else "an empty file",
+            expected=_TRT_FIRST,
+            next="a table of requant becomes a cache by: requant table to-tensorrt" if data[:1] == b"{" else _TRT_NEXT,
         )
     scales: dict[str, float] = {}
     for number, line in enumerate(lines[1:], start=2):

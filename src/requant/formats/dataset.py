@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import glob
+import io
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -163,9 +164,7 @@ class Images(Dataset):
             else:
                 kept.append(file)
         if not kept:
-            raise CalibrationError(
-                "none of the images can be read", where=self.what, got=f"{counted(len(self), 'file')}"
-            )
+            raise CalibrationError("none of the images can be read", where=self.what, got=counted(len(self), "file"))
         return self if len(kept) == len(self.files) else Images(self.names[0], kept, self.prepare, self.what)
 
     def _one(self, file: Path) -> np.ndarray:
@@ -191,12 +190,11 @@ class Records(Dataset):
             self._keys = list(range(self._count()))
             self._reader.reset()
         self._at = 0
+        if not self._keys:
+            raise CalibrationError("the file holds no records", where=self.what, expected="at least one", next=_KINDS)
 
     def _count(self) -> int:
-        count = 0
-        while self._reader.read() is not None:
-            count += 1
-        return count
+        return sum(1 for _ in iter(self._reader.read, None))
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -205,10 +203,14 @@ class Records(Dataset):
         return {self.names[0]: joined([self._one(i) for i in range(start, stop)], self.what)}
 
     def _one(self, i: int) -> np.ndarray:
-        import io
-
-        _, image = unpack(self._record(i))
-        return self.prepare.array(read_image(io.BytesIO(image), self.prepare.color, f"{self.what}: record {i}"))
+        where = f"{self.what}: record {i}"
+        try:
+            _, image = unpack(self._record(i))
+        except FormatError as fault:
+            raise FormatError(
+                fault.what, where=where, got=fault.got, expected=fault.expected, next=fault.next
+            ) from None
+        return self.prepare.array(read_image(io.BytesIO(image), self.prepare.color, where))
 
     def _record(self, i: int) -> bytes:
         if isinstance(self._reader, MXIndexedRecordIO):

@@ -55,7 +55,7 @@ class _Reader:
             raise self.fail(
                 f"the file ends inside {what}",
                 got=f"{counted(self.end - self.position, 'byte')} left",
-                expected=f"{counted(nbytes, 'byte')}",
+                expected=counted(nbytes, "byte"),
                 next="the file is truncated or corrupt: copy or download it again",
             )
 
@@ -205,7 +205,10 @@ def _read(reader: _Reader) -> dict[str, Param] | list[Param]:
     magic = reader.number("Q", "the header") if reader.end >= 8 else None
     if magic != LIST_MAGIC:
         start = bytes(reader.buffer[:24])
-        what, advice = recognize(start) or ("", None)
+        what, advice = recognize(start) or (
+            "",
+            "give the .params file that belongs to the symbol; other files hold no arrays",
+        )
         raise reader.fail(
             "this is not a list of MXNet arrays" + (f" but {what}" if what else ""),
             0,
@@ -227,7 +230,7 @@ def _read(reader: _Reader) -> dict[str, Param] | list[Param]:
     reader.item = ""
     names = _read_names(reader, count)
     if reader.position != reader.end:
-        raise reader.fail("bytes follow after the last name", got=f"{counted(reader.end - reader.position, 'byte')}")
+        raise reader.fail("bytes follow after the last name", got=counted(reader.end - reader.position, "byte"))
     if not names:
         return arrays
     found = dict(zip(names, arrays))

@@ -133,7 +133,7 @@ class MXRecordIO:
             raise InputError(
                 "a record is too long",
                 where=self.uri,
-                got=f"{counted(len(buf), 'byte')}",
+                got=counted(len(buf), "byte"),
                 expected=f"at most {_MAX_LENGTH}",
             )
         for kind, part in _parts(bytes(buf)):
@@ -149,7 +149,7 @@ class MXRecordIO:
             return None
         if len(header) < 8:
             raise self._fail(
-                "the file ends inside a record's header", at, got=f"{counted(len(header), 'byte')}", expected="8"
+                "the file ends inside a record's header", at, got=counted(len(header), "byte"), expected="8"
             )
         magic, word = struct.unpack("<II", header)
         if magic != MAGIC:
@@ -162,7 +162,7 @@ class MXRecordIO:
                 "the file ends inside a record",
                 at,
                 got=f"{counted(left, 'byte')} left",
-                expected=f"{counted(padded, 'byte')}",
+                expected=counted(padded, "byte"),
             )
         return word >> 29, file.read(padded)[:length]
 
@@ -340,9 +340,7 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
         FormatError: the record is too short for its header or its labels.
     """
     if len(s) < _IR_SIZE:
-        raise FormatError(
-            "an image record is too short", got=f"{counted(len(s), 'byte')}", expected=f"at least {_IR_SIZE}"
-        )
+        raise FormatError("an image record is too short", got=counted(len(s), "byte"), expected=f"at least {_IR_SIZE}")
     header = IRHeader(*struct.unpack_from(_IR_FORMAT, s))
     s = s[_IR_SIZE:]
     if header.flag > 0:

@@ -111,7 +111,7 @@ def upgrade(graph: GraphRecord, facts: OpFacts, where: str = "symbol JSON") -> G
                 raise GraphError(
                     "a node has more inputs than its operator takes",
                     where=f"{where}, node {i} ({record.name!r})",
-                    got=f"{counted(len(node.inputs), 'input')}",
+                    got=counted(len(node.inputs), "input"),
                     expected=f"{len(names)}: {', '.join(names)}",
                 )
             _add_missing_inputs(node, nodes, facts, pending)

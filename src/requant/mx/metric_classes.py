@@ -54,7 +54,7 @@ class _TwoClasses(_Counted):
         for label, pred in zip(map(as_numpy, labels), map(as_numpy, preds)):
             if len(numpy.unique(label.astype(numpy.int32))) > 2:
                 raise InputError(
-                    f"{type(self).__name__} is for two classes", got=f"{counted(len(numpy.unique(label)), 'label')}"
+                    f"{type(self).__name__} is for two classes", got=counted(len(numpy.unique(label)), "label")
                 )
             counts += _counts(label.astype(numpy.int32) == 1, pred.argmax(axis=1) == 1, 2)
         if self.average == "macro":

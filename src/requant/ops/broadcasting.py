@@ -56,7 +56,7 @@ def broadcast_to(g: Emit, a: BroadcastToAttrs, data: Value) -> Value:
     """Broadcast to a shape of the same rank; 0 keeps a dimension."""
     have = sizes(g, data)
     if len(a.shape) != len(have):
-        raise ShapeError("the rank must stay", where=g.node, got=a.shape, expected=f"{counted(len(have), 'dimension')}")
+        raise ShapeError("the rank must stay", where=g.node, got=a.shape, expected=counted(len(have), "dimension"))
     return _spread(g, data, [Size.number_of(d) if d else own for d, own in zip(a.shape, have)])
 
 

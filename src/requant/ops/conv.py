@@ -42,7 +42,7 @@ def spatial(values: Ints, rank: int, default: int, what: str, node: str) -> list
             f"{what} must have one number per dimension of the kernel",
             where=node,
             got=values,
-            expected=f"{counted(rank, 'number')}",
+            expected=counted(rank, "number"),
         )
     return list(values)
 
@@ -81,7 +81,7 @@ def check_channels(g: Emit, data: Value, channels: int | None, where: str) -> No
         raise ShapeError(
             "the data's channels are not those of the weight",
             where=g.node,
-            got=f"{counted(have, 'channel')}",
+            got=counted(have, "channel"),
             expected=f"{channels}, {where}",
         )
 

@@ -53,7 +53,7 @@ def only(g: Emit, subgraphs: Sequence[Nested]) -> Nested:
         raise GraphError(
             "a fused node holds one nested graph",
             where=g.node,
-            got=f"{counted(len(subgraphs), 'graph')}",
+            got=counted(len(subgraphs), "graph"),
             expected="subgraphs with one entry",
             next="call the operators it was made of instead",
         )
@@ -71,7 +71,7 @@ def bind(g: Emit, graph: Nested, inputs: Sequence[Value]) -> dict[int, Value]:
         raise GraphError(
             "a fused node and its nested graph differ in their inputs",
             where=g.node,
-            got=f"{counted(len(inputs), 'input')}",
+            got=counted(len(inputs), "input"),
             expected=f"{len(variables)}: {', '.join(n.name for n in variables)}",
         )
     return {id(n): v for n, v in zip(variables, inputs)}

@@ -91,7 +91,7 @@ def windows(g: Emit, a: PoolingAttrs | PoolingV1Attrs, data: Value) -> Windows:
             "kernel must have one number per spatial dimension",
             where=g.node,
             got=a.kernel,
-            expected=f"{counted(n, 'number')}",
+            expected=counted(n, "number"),
         )
     stride, pad = spatial(a.stride, n, 1, "stride", g.node), spatial(a.pad, n, 0, "pad", g.node)
     if a.pooling_convention == "same" and any(pad):

@@ -293,7 +293,7 @@ def pad(g: Emit, a: PadAttrs, data: Value) -> Value:
             "pad_width has (before, after) per dimension, none negative",
             where=g.node,
             got=a.pad_width,
-            expected=f"{counted(2 * rank, 'number')}",
+            expected=counted(2 * rank, "number"),
         )
     before, after = a.pad_width[0::2], a.pad_width[1::2]
     if a.mode == "reflect":

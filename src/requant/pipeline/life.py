@@ -225,7 +225,7 @@ class Life:
             self._check()
             self._save(made.quantized.table)
             self._swap(
-                made.compiled, made.quantized, made.report, f"{counted(self.live.iters, 'live batch', 'live batches')}"
+                made.compiled, made.quantized, made.report, counted(self.live.iters, "live batch", "live batches")
             )
             self._rest(_GRACE)
             self.floating.close()  # its memory; whatever still runs keeps its own session

@@ -305,6 +305,8 @@ def _data(
         return source, _finite(from_program(held_out, names, where="quantize: held_out"), policy)
     if source is None:
         return None, None
+    if len(source) == 0:
+        raise CalibrationError("there is no calibration data", where=source.what, expected="at least one sample")
     apart = min(64, len(source) // 5)
     if apart == 0:
         log.warning(

@@ -341,7 +341,7 @@ class Histogram:
         cells = np.asarray(state.get("cells", ()), np.int64)
         outliers = np.asarray(state.get("outliers", ()), np.float32)
         if cells.ndim != 1 or outliers.ndim != 1 or len(outliers) > OUTLIERS or not np.isfinite(outliers).all():
-            raise CalibrationError("the histogram has impossible outliers", got=f"{counted(outliers.size, 'value')}")
+            raise CalibrationError("the histogram has impossible outliers", got=counted(outliers.size, "value"))
         if not LOWEST_EXPONENT <= exponent <= 128 or first <= -LIMIT or first + len(cells) > LIMIT:
             raise CalibrationError("the histogram's cells are out of reach", got=f"exponent {exponent}, key {first}")
         if (len(cells) and cells.min() < 0) or sum(map(int, cells)) + len(outliers) != count:

@@ -62,8 +62,8 @@ def _check(counts: Counts, edges: F64, quantized_bins: int) -> None:
     if edges.shape != (bins + 1,):
         raise CalibrationError(
             "histogram edges do not fit",
-            got=f"{counted(edges.shape[0], 'edge')}",
-            expected=f"{counted(bins + 1, 'edge')}",
+            got=counted(edges.shape[0], "edge"),
+            expected=counted(bins + 1, "edge"),
         )
     if counts.min() < 0:
         raise CalibrationError("a histogram has negative counts", got=int(counts.min()))

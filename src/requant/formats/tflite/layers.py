@@ -93,7 +93,7 @@ def conv(b: Builder, op: Operator) -> None:
             f"the weight of a {op.kind} does not fit its data",
             where=f"{b.model.source}: {tensor.name!r}",
             got=tensor.shape,
-            expected=f"{counted(channels, 'channel')}",
+            expected=counted(channels, "channel"),
         )
     own = _pads(op, size, kernel, stride, dilation)
     y = b.g(
@@ -265,7 +265,7 @@ def reshape(b: Builder, op: Operator) -> None:
             f"{op.kind} changes the number of elements",
             where=f"{b.model.source}: {b.model.name(op)!r}",
             got=shape,
-            expected=f"{counted(math.prod(mine), 'element')}",
+            expected=counted(math.prod(mine), "element"),
         )
     dims = b.sample_dims(shape)
     if b.batch and mine[:1] != (1,):

@@ -89,8 +89,8 @@ def read(path: str | os.PathLike[str]) -> TFLiteModel:
     """
     where = os.fspath(path)
     with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            raise FormatError("this is not a TFLite file", where=where, got="an empty file")
+        if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
+            return read_bytes(b"", where)
         return read_bytes(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), where)
 
 
@@ -98,7 +98,10 @@ def read_bytes(data: bytes | mmap.mmap, where: str = "model.tflite") -> TFLiteMo
     """The same from bytes."""
     view = memoryview(data)
     if len(view) < 8 or bytes(view[4:8]) != schema.IDENTIFIER:
-        what, advice = recognize(bytes(view[:64])) or ("", None)
+        what, advice = recognize(bytes(view[:64])) or (
+            "",
+            "the file is truncated, corrupt or of another kind: copy or export it again",
+        )
         raise FormatError(
             "this is not a TFLite file" + (f" but {what}" if what else ""),
             where=where,
@@ -184,7 +187,7 @@ def _constant(table: Table, buffer: Buffer, dtype: Any, shape: tuple[int, ...], 
         raise FormatError(
             "a constant has not the size of its shape",
             where=where,
-            got=f"{counted(raw.size, 'byte')}",
+            got=counted(raw.size, "byte"),
             expected=f"{math.prod(shape) * kind.itemsize} for {kind} {shape}",
         )
     return np.asarray(raw.view(kind).reshape(shape))

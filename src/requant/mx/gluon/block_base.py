@@ -216,7 +216,7 @@ class Block:
         where = os.fspath(filename)
         found = load_arrays(filename)
         if not isinstance(found, dict):
-            raise ParameterError("the arrays have no names", where=where, got=f"{counted(len(found), 'array')}")
+            raise ParameterError("the arrays have no names", where=where, got=counted(len(found), "array"))
         mine = self._collect_params_with_prefix()
         if not found and not mine:
             return

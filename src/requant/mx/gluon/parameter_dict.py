@@ -218,7 +218,7 @@ class ParameterDict:
         found = load_arrays(filename)
         if not isinstance(found, dict):
             raise ParameterError(
-                "the arrays have no names", where=os.fspath(filename), got=f"{counted(len(found), 'array')}"
+                "the arrays have no names", where=os.fspath(filename), got=counted(len(found), "array")
             )
         values = {restore_prefix + n.removeprefix("arg:").removeprefix("aux:"): v for n, v in found.items()}
         take(

@@ -121,7 +121,7 @@ class CIFAR10(_Pairs):
             raw = np.frombuffer(self._bytes(name), np.uint8)
             if raw.size % row:
                 raise FormatError(
-                    "not a CIFAR file", where=name, got=f"{counted(raw.size, 'byte')}", expected=f"{row} per picture"
+                    "not a CIFAR file", where=name, got=counted(raw.size, "byte"), expected=f"{row} per picture"
                 )
             rows.append(raw.reshape(-1, row))
         whole = np.concatenate(rows)
