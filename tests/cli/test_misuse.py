@@ -79,6 +79,7 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         (["table", "from-tensorrt", "seven.png", "-o", "x"], 1, ["not a TensorRT", "no text", "next:"]),
         (["table", "show", "."], 1, ["a folder", "a calibration table"]),
         (["table", "shw", "."], 2, ["Commands are: diff, from-tensorrt, merge, show"]),
+        (["quantize", "digits-symbol.json", "--shape", "foo", "--data", "x", "-o", "x.onnx"], 2, ["data=1,3,224,224"]),
         (["quantize", "digits", "--data", "seven.rec", "-o", "x.onnx"], 1, ["there is no data"]),
         (["convert", "digits"], 2, ["--output"]),
         (["convert", "digits", "-o", "no/x.onnx"], 1, ["does not exist", "mkdir"]),

@@ -14,7 +14,7 @@ from living import ITERS, compiled, decided, digits, feed, images, live, quickly
 
 import requant
 from requant.errors import CalibrationError, InputError, QuantizationError
-from requant.formats.dataset import from_program
+from requant.formats.passed import from_program
 from requant.passes import optimize
 from requant.pipeline.calibrate import calibrate
 from requant.pipeline.live import Live

@@ -7,7 +7,7 @@ import pytest
 
 import requant
 from requant.errors import CalibrationError, FormatError
-from requant.formats.dataset import from_program
+from requant.formats.passed import from_program
 from requant.passes import optimize
 from requant.pipeline.refine import moments
 from requant.quant.planner import plan

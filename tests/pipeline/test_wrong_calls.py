@@ -43,6 +43,8 @@ X = np.zeros((4, 1, 8, 8), np.float32)
         ({"progress": 3}, "quantize: progress"),
         ({"metadata": {"a": 3}}, "quantize: metadata"),
         ({"mode": "bst"}, "did you mean 'best'"),
+        ({"budget": 5}, "--mode measured"),
+        ({"mode": "measured", "target": "onnxruntime"}, "leave out target"),
         ({"mode": "measured", "budget": "3"}, "quantize: budget"),
         ({"held_out": []}, "quantize: held_out"),
         ({"metric": lambda results: None}, "returned no number"),
@@ -153,6 +155,16 @@ def test_data(model: requant.Model, data: Any, said: str) -> None:
 def test_a_name_that_is_no_text_is_told_the_true_names(model: requant.Model) -> None:
     with pytest.raises(InputError, match="known names: 'data'"):
         model.run({1: X})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [({"mode": "bst"}, "did you mean 'best'"), ({"on_ready": 3}, "pass the function itself")],
+)
+def test_live(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(QuantizationError) as fault:
+        requant.Live(4, **words)
+    assert f"next:     {said}" in str(fault.value)
 
 
 def test_a_path_is_not_a_model() -> None:

@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 from small_graphs import Build, ranges, run
 
-from requant.formats.dataset import from_program
+from requant.formats.passed import from_program
 from requant.passes.rewrite import forget_names
 from requant.pipeline.refine import moments
 from requant.quant.apply import apply, group_params

@@ -153,7 +153,11 @@ def open_model(
         names = loaded.input_names
         if len(names) != 1:
             raise InputError(
-                "which input has that shape?", where=model, got=bare[0], expected=f"one of {names} with a ="
+                "which input has that shape?",
+                where=model,
+                got=bare[0],
+                expected=f"one of {names} with a =",
+                next=f"--shape {names[0]}={','.join('?' if d is None else str(d) for d in bare[0])}",
             )
         loaded = load(model, params, epoch=epoch, shapes={names[0]: bare[0]})
     return loaded

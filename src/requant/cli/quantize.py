@@ -160,6 +160,7 @@ def command(
             where="-o",
             got=output,
             expected="a name that ends in .onnx",
+            next=f"-o {output}.onnx",
         )
     source, prepared = _dataset(loaded, data, image)
     judged = _dataset(loaded, held_out, image)[0]

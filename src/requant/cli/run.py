@@ -128,7 +128,9 @@ def _lines(path: str) -> list[str]:
     try:
         return existing(path, _NAMES).read_text(encoding="utf-8").rstrip().splitlines()
     except UnicodeDecodeError as fault:
-        raise FormatError("not a list of names", where=path, got=str(fault), expected=_NAMES) from None
+        raise FormatError(
+            "not a list of names", where=path, got=str(fault), expected=_NAMES, next="save it as text in UTF-8"
+        ) from None
 
 
 _NAMES = "text, one name a line"

@@ -52,7 +52,11 @@ class Device:
 
     def __init__(self) -> None:
         if (why := missing()) is not None:
-            raise EngineError("there is no NVIDIA device", got=why)
+            raise EngineError(
+                "there is no NVIDIA device",
+                got=why,
+                next="choose engine 'openvino' or 'onnxruntime', or install NVIDIA's driver; see requant doctor",
+            )
         self._library = ctypes.CDLL(LIBRARY)
         device, self._context = ctypes.c_int(), ctypes.c_void_p()
         self.call("cuDeviceGet", ctypes.byref(device), 0)

@@ -268,7 +268,12 @@ def _create(data: bytes, settings: Any, cache_dir: str | None, providers: Provid
         kept.parent.mkdir(parents=True, exist_ok=True)
         stored = kept.read_bytes() if kept.exists() else None
     except OSError as fault:
-        raise EngineError("the cache folder cannot be used", where=cache_dir, got=fault) from fault
+        raise EngineError(
+            "the cache folder cannot be used",
+            where=cache_dir,
+            got=fault,
+            next="name a folder that can be written, or leave out cache_dir",
+        ) from fault
     if stored is not None:
         level = settings.graph_optimization_level
         settings.graph_optimization_level = library.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -110,7 +110,11 @@ class OpenVINO(Engine):
             raise EngineError("OpenVINO refuses the graph", where=where, got=essence(fault), next=todo) from fault
         if granted != options.precision:
             raise EngineError(
-                "OpenVINO cannot compute in that precision", where=where, got=granted, expected=options.precision
+                "OpenVINO cannot compute in that precision",
+                where=where,
+                got=granted,
+                expected=options.precision,
+                next="use precision='f32'",
             )
         if len(compiled.outputs) != len(model.graph.outputs):
             got = ", ".join(sorted(n for port in compiled.outputs for n in port.get_names()))
@@ -177,7 +181,12 @@ def _config(core: Any, options: EngineOptions, where: str) -> dict[str, str]:
         try:
             os.makedirs(options.cache_dir, exist_ok=True)
         except OSError as fault:
-            raise EngineError("the cache folder cannot be used", where=options.cache_dir, got=fault) from fault
+            raise EngineError(
+                "the cache folder cannot be used",
+                where=options.cache_dir,
+                got=fault,
+                next="name a folder that can be written, or leave out cache_dir",
+            ) from fault
         config["CACHE_DIR"] = options.cache_dir
     return config
 

@@ -155,7 +155,12 @@ def load(model: ir.Model, options: EngineOptions, shapes: Shapes | None, where: 
             kept.parent.mkdir(parents=True, exist_ok=True)
         plan = kept.read_bytes() if kept is not None and kept.exists() else None
     except OSError as fault:
-        raise EngineError("the cache folder cannot be used", where=options.cache_dir, got=fault) from fault
+        raise EngineError(
+            "the cache folder cannot be used",
+            where=options.cache_dir,
+            got=fault,
+            next="name a folder that can be written, or leave out cache_dir",
+        ) from fault
     runtime = trt.Runtime(logger)
     engine = None if plan is None else runtime.deserialize_cuda_engine(plan)  # None of a damaged file: built anew
     if engine is None:

@@ -77,7 +77,11 @@ class Preprocess:
                 raw[key] = None if raw[key] is None else tuple(raw[key])
             return cls(**raw)
         except (ValueError, TypeError, KeyError) as fault:
-            raise FormatError("the preprocessing in the model's metadata cannot be read", got=text[:200]) from fault
+            raise FormatError(
+                "the preprocessing in the model's metadata cannot be read",
+                got=text[:200],
+                next="quantize the model again with the image options",
+            ) from fault
 
     def describe(self) -> str:
         """In words, for logs and reports."""
@@ -148,7 +152,10 @@ def read_image(path: str | os.PathLike[str] | BinaryIO, color: str = "rgb", wher
         with pil.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise FormatError(
-                    "the image is too large", where=where or path, got=f"{image.width} x {image.height} pixels"
+                    "the image is too large",
+                    where=where or path,
+                    got=f"{image.width} x {image.height} pixels",
+                    next="make it smaller first: it is resized to the model's input in any case",
                 )
             turned = ImageOps.exif_transpose(image) or image
             pixels = np.asarray(turned.convert("L" if color == "gray" else "RGB"))

@@ -340,7 +340,12 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
         FormatError: the record is too short for its header or its labels.
     """
     if len(s) < _IR_SIZE:
-        raise FormatError("an image record is too short", got=counted(len(s), "byte"), expected=f"at least {_IR_SIZE}")
+        raise FormatError(
+            "an image record is too short",
+            got=counted(len(s), "byte"),
+            expected=f"at least {_IR_SIZE}",
+            next="give a file of image records, as im2rec packs them; this one is damaged or holds others",
+        )
     header = IRHeader(*struct.unpack_from(_IR_FORMAT, s))
     s = s[_IR_SIZE:]
     if header.flag > 0:
@@ -349,6 +354,7 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
                 "an image record is too short for its labels",
                 got=f"{counted(len(s), 'byte')} after the header",
                 expected=f"{counted(header.flag, 'label')} of 4 bytes",
+                next="give a file of image records, as im2rec packs them; this one is damaged or holds others",
             )
         labels = np.frombuffer(s, "<f4", header.flag).astype(np.float32, copy=False)
         header = header._replace(label=labels)

@@ -177,7 +177,12 @@ def _unknown_keys(raw: dict[str, Any], known: frozenset[str], needed: Sequence[s
             raise FormatError("unknown key", where=where, got=_say(key), next=nearest(key, sorted(known)))
     for key in needed:
         if key not in raw:
-            raise FormatError(f"{key!r} is missing", where=where, got=f"keys {_say(sorted(raw))}")
+            raise FormatError(
+                f"{key!r} is missing",
+                where=where,
+                got=f"keys {_say(sorted(raw))}",
+                next="give the symbol JSON that MXNet wrote, usually <name>-symbol.json",
+            )
 
 
 def _node(raw: object, i: int, count: int, where: str, depth: int) -> NodeRecord:

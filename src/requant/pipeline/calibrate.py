@@ -27,7 +27,7 @@ from requant.errors import CalibrationError, counted
 from requant.formats.dataset import Batch, Dataset
 from requant.formats.images import METADATA_KEY, Preprocess
 from requant.passes.rewrite import users_names
-from requant.pipeline.watch import Reduction, averaged, averaging, reducing, watching
+from requant.pipeline.watch import Reduction, averaged, averaging, by_depth, reducing, watching
 from requant.qmath import Range
 from requant.quant.bias import mean_axes
 from requant.quant.calibrators import calibrator as calibrator_of
@@ -98,7 +98,12 @@ def calibrate(
         CalibrationError: there is no data, or it does not fit the model.
     """
     if len(data) == 0:
-        raise CalibrationError("there is no calibration data", where=data.what, expected="at least one sample")
+        raise CalibrationError(
+            "there is no calibration data",
+            where=data.what,
+            expected="at least one sample",
+            next="give data (--data PATH)",
+        )
     tensors = tuple(dict.fromkeys((*plan.observed, *also)))
     made = CalibrationTable(tensors, calibrator, options=options)
     cores = usable_cores()
@@ -201,6 +206,7 @@ class Observer:
         self.axes = averaged(model, {t: a for t, a in axes.items() if t in self.made})
         self.reduction = reducing(model, self.made) if ends and self.made else None
         self.sessions: dict[tuple[tuple[int, ...], ...], Session] = {}
+        self.places: list[int] = []  # where each output stands among those of the sessions
         self.values = {str(v.name): v for n in model.graph for v in n.outputs}
 
     def batch_size(self, data: Dataset, wanted: int, flying: int = 1) -> int:
@@ -228,6 +234,7 @@ class Observer:
             else:
                 watched = watching(self.model, self.made, channels_last=self.engine.channels_last)
             averaging(watched, self.axes)
+            self.places = by_depth(watched)
             self.sessions[key] = self.engine.load(watched, self.options, {n: a.shape for n, a in feeds.items()})
         return self.sessions[key]
 
@@ -268,9 +275,10 @@ class Observer:
                 flying.append((feeds, whole, samples))
                 yield whole
 
-        def land(outs: list[np.ndarray]) -> None:
+        def land(found: list[np.ndarray]) -> None:
             nonlocal at
             feeds, whole, samples = flying.popleft()
+            outs = [found[i] for i in self.places]
             try:
                 if self.reduction:
                     self._count_ends(feeds, whole, outs, samples, self.reduction)

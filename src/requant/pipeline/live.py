@@ -13,7 +13,7 @@ import numpy as np
 
 from requant.engines.base import EngineOptions
 from requant.engines.session import Session
-from requant.errors import QuantizationError
+from requant.errors import QuantizationError, nearest
 from requant.pipeline.compiled import Compiled
 from requant.pipeline.feeds import Data
 from requant.pipeline.life import Life, State
@@ -84,9 +84,20 @@ class Live:
                     "out of range", where=f"Live({name}=...)", got=repr(value), expected="a whole number, 1 or more"
                 )
         if self.mode not in _MODES:
-            raise QuantizationError("unknown mode", where="Live(mode=...)", got=self.mode, expected=", ".join(_MODES))
+            raise QuantizationError(
+                "unknown mode",
+                where="Live(mode=...)",
+                got=self.mode,
+                expected=", ".join(_MODES),
+                next=nearest(self.mode, _MODES),
+            )
         if self.on_ready is not None and not callable(self.on_ready):
-            raise QuantizationError("not a function", where="Live(on_ready=...)", got=type(self.on_ready).__name__)
+            raise QuantizationError(
+                "not a function",
+                where="Live(on_ready=...)",
+                got=type(self.on_ready).__name__,
+                next="pass the function itself, or leave it out",
+            )
         calibrator_of(self.calibrator)
 
 

@@ -135,7 +135,11 @@ class Search:
         precisions: Iterable[Precision] = (),
     ) -> None:
         if not (budget > 0 and math.isfinite(budget)):
-            raise QuantizationError("the budget must be a positive number of seconds", got=budget)
+            raise QuantizationError(
+                "the budget must be a positive number of seconds",
+                got=budget,
+                next="leave it out to search for a minute",
+            )
         self.floating, self.first, self._make, self._judge = floating, first, make, judge
         self.feeds, self.engine, self.figures, self.budget = feeds, engine, figures, budget
         self.precisions = tuple(p for p in precisions if p != "f32")

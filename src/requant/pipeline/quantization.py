@@ -14,7 +14,8 @@ from requant import engines
 from requant.engines.machine import usable_cores
 from requant.engines.memory import check_arrays
 from requant.errors import CalibrationError, FormatError, InputError, QuantizationError, counted, shown
-from requant.formats.dataset import Dataset, Picked, from_program, nonfinite
+from requant.formats.dataset import Dataset, Picked, nonfinite
+from requant.formats.passed import from_program
 from requant.formats.target import check_model
 from requant.passes import optimize
 from requant.pipeline import measured, verify
@@ -211,7 +212,9 @@ def quantize(
     scheme = engines.get(target or engine).scheme
     if mode == "measured" and target not in (None, engine):
         raise QuantizationError(
-            "mode 'measured' measures the engine that it quantizes for", got=f"target {target!r}, engine {engine!r}"
+            "mode 'measured' measures the engine that it quantizes for",
+            got=f"target {target!r}, engine {engine!r}",
+            next="leave out target, or take mode 'best'",
         )
     with timed(seconds, "prepare"):
         shapes = None if source is None else {n: a.shape for n, a in source.samples(0, 1).items()}
@@ -306,7 +309,12 @@ def _data(
     if source is None:
         return None, None
     if len(source) == 0:
-        raise CalibrationError("there is no calibration data", where=source.what, expected="at least one sample")
+        raise CalibrationError(
+            "there is no calibration data",
+            where=source.what,
+            expected="at least one sample",
+            next="give data (--data PATH)",
+        )
     apart = min(64, len(source) // 5)
     if apart == 0:
         log.warning(

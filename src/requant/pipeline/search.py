@@ -134,7 +134,11 @@ def budget_of(
     if mode != "measured":
         for name, value in given.items():
             if value is not None:
-                raise QuantizationError(f"{name!r} belongs to mode 'measured'", got=f"mode {mode!r}")
+                raise QuantizationError(
+                    f"{name!r} belongs to mode 'measured'",
+                    got=f"mode {mode!r}",
+                    next=f"mode='measured' (--mode measured), or leave {name} out",
+                )
         return None
     if not check:
         raise QuantizationError("mode 'measured' verifies what it measures", next="leave out check=False")

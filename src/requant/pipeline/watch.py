@@ -137,6 +137,32 @@ def averaging(model: ir.Model, axes: Mapping[str, int]) -> ir.Model:
     return model
 
 
+def by_depth(model: ir.Model) -> list[int]:
+    """Sort the outputs of a watching model by where what they look at is made; for each of before, its place now.
+
+    Engines compute in the order of the outputs. So what looks at a tensor runs right behind what makes it, while it is
+    in the caches, and its memory is free again: without this, calibration by minimum and maximum of ResNet-50 takes a
+    tenth of the forward pass longer.
+
+    Args:
+        model: is changed.
+    """
+    made = {out: i for i, node in enumerate(model.graph) for out in node.outputs}
+
+    def depth(value: ir.Value) -> int:
+        node = value.producer()
+        if node is not None and str(value.name).startswith("requant.") and node.inputs[0] is not None:
+            value = node.inputs[0]
+        return made.get(value, -1)
+
+    before = list(model.graph.outputs)
+    after = sorted(before, key=depth)
+    model.graph.outputs.clear()
+    model.graph.outputs.extend(after)
+    places = {id(v): i for i, v in enumerate(after)}
+    return [places[id(v)] for v in before]
+
+
 def averaged(model: ir.Model, axes: Mapping[str, int]) -> dict[str, int]:
     """Those of ``axes`` whose tensor has a batch axis in front of its channels."""
     values = {str(v.name): v for n in model.graph for v in n.outputs}

@@ -126,6 +126,7 @@ class Calibrator(abc.ABC):
                 where=f"tensor {self.tensor!r}",
                 got=f"{other.name!r} {other.options()}",
                 expected=f"{self.name!r} {self.options()}",
+                next="merge tables of one calibrator and its options",
             )
         merge(self.statistic, other.statistic, self.tensor)
         if other.held_out is not None:

@@ -23,6 +23,10 @@ _BITS8 = ("int8", "uint8")
 _REAL = ("float32", "float16")
 
 
+#: What to do with what is not built here.
+_ELSEWHERE = "convert the file to ONNX by another tool (tf2onnx takes TFLite), and give that to requant"
+
+
 class Mixed(Exception):
     """An operator mixes samples, so that the batch cannot be left open."""
 
@@ -80,6 +84,7 @@ class Builder:
                     where=f"{model.source}: {model.name(op)!r}",
                     got=", ".join(f"{t.dtype} {t.shape}" for t in map(self.tensor, op.inputs) if t is not None),
                     expected="one of " + ", ".join(sorted(BUILDERS)),
+                    next=_ELSEWHERE,
                 )
             g.node, g.mx_op = model.name(op), op.kind
             BUILDERS[op.kind][0](self, op)
@@ -149,7 +154,9 @@ class Builder:
     def refuse(self, op: Operator, why: str) -> UnsupportedError:
         """An error to raise: this form of an operator is not built."""
         return UnsupportedError(
-            f"this {op.kind} cannot be built: {why}", where=f"{self.model.source}: {self.model.name(op)!r}"
+            f"this {op.kind} cannot be built: {why}",
+            where=f"{self.model.source}: {self.model.name(op)!r}",
+            next=_ELSEWHERE,
         )
 
     def check_type(self, tensor: Tensor) -> None:
@@ -162,6 +169,7 @@ class Builder:
             where=f"{self.model.source}: tensor {tensor.name!r}",
             got=tensor.dtype,
             expected="int8 or uint8 with a scale, or float32",
+            next=_ELSEWHERE,
         )
 
     def hold(self, index: int, value: Value, first: bool) -> None:
