@@ -116,6 +116,14 @@ def test_the_log_says_what_was_done(model, data, caplog) -> None:  # type: ignor
     assert decisions and all(line.split()[1] in users for line in decisions)
 
 
+def test_files_for_mxnet_are_logged_with_the_users_names(model, data, tmp_path, caplog) -> None:  # type: ignore[no-untyped-def]
+    made = requant.quantize(model, data, check=False, refine=False)
+    with caplog.at_level(logging.INFO, "requant.rewrite"):
+        made.save(tmp_path / "digits-int8")
+    assert "sg_mkldnn_conv_bn_add_act_2 (conv2, conv2_bn, add0, relu0) is quantized." in caplog.text
+    assert "pool0 is quantized." in caplog.text
+
+
 # --- tables --------------------------------------------------------------------------------------------------------
 
 

@@ -208,8 +208,15 @@ def _choose(symbol: Symbol, names: Collection[str], ops: Collection[str], mode: 
         chosen = {i for i in chosen if kinds[i] is Quant.MUST or (i in down and i in up)}
     for node in symbol.nodes:
         if node.op is not None:
-            log.info("%s is %squantized.", node.name, "" if id(node) in chosen else "NOT ")
+            log.info("%s is %squantized.", _with_parts(node), "" if id(node) in chosen else "NOT ")
     return chosen
+
+
+def _with_parts(node: Node) -> str:
+    """The name of a node; of one that fusion made, also what the user calls those inside."""
+    if node.op is None or not node.op.name.startswith("_sg_mkldnn_"):
+        return node.name
+    return f"{node.name} ({', '.join(n.name for s in node.subgraphs for n in s.nodes if n.op is not None)})"
 
 
 def _reached(nodes: Iterable[Node], kinds: Mapping[int, Quant], near: Callable[[Node], Iterable[Node]]) -> set[int]:
