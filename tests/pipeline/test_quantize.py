@@ -120,7 +120,7 @@ def test_files_for_mxnet_are_logged_with_the_users_names(model, data, tmp_path, 
     made = requant.quantize(model, data, check=False, refine=False)
     with caplog.at_level(logging.INFO, "requant.rewrite"):
         made.save(tmp_path / "digits-int8")
-    assert "sg_mkldnn_conv_bn_add_act_2 (conv2, conv2_bn, add0, relu0) is quantized." in caplog.text
+    assert "sg_mkldnn_conv_add_act_2 (conv2, add0, relu0) is quantized." in caplog.text
     assert "pool0 is quantized." in caplog.text
 
 
