@@ -207,6 +207,27 @@ def test_save(model: requant.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_second_array_is_no_engine(model: requant.Model) -> None:
+    with pytest.raises(RequantError, match=r"run\(\[a, b\]\)"):
+        model.run(X, X)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.save(3),
+        lambda m: m.save(None),
+        lambda m: m.save("x.onnx", epoch="a"),
+        lambda m: requant.Model.from_onnx("x.onnx"),
+        lambda m: requant.Model.from_symbol("net-symbol.json", {}),
+    ],
+)
+def test_arguments_of_the_wrong_kind(model: requant.Model, call: Any) -> None:
+    with pytest.raises(RequantError) as fault:
+        call(model)
+    assert "next:" in str(fault.value)
+
+
 def test_calls_of_different_libraries_are_measured_in_blocks() -> None:
     order: list[str] = []
     found = in_blocks({n: lambda n=n: order.append(n) for n in ("a", "b")}, 0.01, blocks=2)  # type: ignore[misc]

@@ -28,6 +28,20 @@ def check_engine(engine: object, where: str) -> None:
         )
 
 
+def check_kind(value: object, kind: type | tuple[type, ...], where: str, todo: str) -> None:
+    """Refuse an argument of another kind.
+
+    Args:
+        todo: what to pass.
+    Raises:
+        InputError: it is of another kind.
+    """
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        names = " or ".join(k.__name__ for k in kinds)
+        raise InputError("an argument of the wrong kind", where=where, got=shown(value), expected=names, next=todo)
+
+
 def check_sizes(shapes: object, where: str, named: bool = True) -> None:
     """Refuse shapes that are not sizes by input name.
 

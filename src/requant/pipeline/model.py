@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,7 +25,7 @@ from requant.lower import Dims, Lowered, free_inputs, missing_parameters, needed
 from requant.ops.emit import NeedsShape
 from requant.pipeline.compiled import Compiled, not_pickled
 from requant.pipeline.feeds import Data, Feeds, begin_states, by_name
-from requant.pipeline.given import check_sizes
+from requant.pipeline.given import check_engine, check_kind, check_sizes
 from requant.symbol.training import Cut, Inference, state_variables
 from requant.symbol.tree import Symbol
 
@@ -86,14 +87,21 @@ class Model:
             exact: MXNet's quantized operators compute its very integers; see ``requant.load``.
         Raises:
             ParameterError: the symbol needs a parameter that is not there.
+            InputError: it is no symbol.
         """
+        check_kind(symbol, Symbol, "from_symbol", "a path or prefix goes to requant.load")
         if params:
             missing_parameters(symbol, params, [*(shapes or {}), *(dtypes or {})], source)
         return cls(symbol=symbol, params=params, shapes=shapes, dtypes=dtypes, source=source, exact=exact)
 
     @classmethod
     def from_onnx(cls, model: ir.Model, *, source: str = "onnx model") -> Model:
-        """A model from an ONNX graph."""
+        """A model from an ONNX graph.
+
+        Raises:
+            InputError: it is something else, such as a path or a protobuf message.
+        """
+        check_kind(model, ir.Model, "from_onnx", "a path goes to requant.load, a message through onnx_ir.from_proto")
         return cls(onnx=model, source=source)
 
     def note_cut(self, found: Inference) -> None:
@@ -302,7 +310,10 @@ class Model:
 
         Returns:
             The outputs, in order.
+        Raises:
+            InputError: a second array stands in the place of the engine's name.
         """
+        check_engine(engine, f"{self.source}: run")
         with self._lock:
             if engine not in self._compiled:
                 self._compiled[engine] = self.compile(engine)
@@ -325,6 +336,8 @@ class Model:
             FormatError: an ONNX model cannot be written as MXNet files.
             InputError: nothing can be written under that name, or it is that of another kind of file.
         """
+        check_kind(path, (str, os.PathLike), "save", "save('out.onnx')")
+        check_kind(epoch, Integral, "save: epoch", "a number of the file's name, such as 0")
         name = os.fspath(path)
         check_model(name)
         if name.endswith(".onnx"):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from requant.errors import FormatError
+from requant.errors import FormatError, counted
 from requant.scheme import Scheme
 
 Mode = Literal["full", "smart", "best", "measured"]
@@ -129,7 +129,7 @@ class Plan:
         lines = [
             f"plan of {self.graph or 'a graph'}: mode {self.mode}, scheme {self.scheme.name}; "
             + ", ".join(f"{self.count(c)} {c}" for c in ("int8", "through", "fused", "float"))
-            + f"; {len(self.tensors)} tensors at {len(self.groups)} scales"
+            + f"; {counted(len(self.tensors), 'tensor')} at {counted(len(self.groups), 'scale')}"
         ]
         width = max((len(d.op_type) for d in self.decisions), default=0)
         lines += [f"  {d.chosen:<7} {d.op_type:<{width}} {d.node}: {d.why}" for d in self.decisions]
