@@ -27,9 +27,8 @@ def model_of(text: str, **weights: Array) -> ir.Model:
 
 def run(model: ir.Model, *arrays: Array) -> Array:
     """On the installed release alone, with the optimizations that an old one would leave out left out."""
-    session = onnxruntime.InferenceSession(
-        ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"], disabled_optimizers=unwanted(OLD)
-    )
+    data, left_out = ir.to_proto(model).SerializeToString(), unwanted(model, OLD)
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"], disabled_optimizers=left_out)
     (found,) = session.run(None, {port.name: array for port, array in zip(session.get_inputs(), arrays)})
     return np.asarray(found)
 
@@ -108,5 +107,35 @@ def test_a_new_release_gets_every_graph_untouched() -> None:
     model = model_of("g (int8[1,2] x, uint8[2,1] w) => (int32[1,1] y) { y = MatMulInteger (x, w) }")
     assert conform(model, NEW) is model
     assert conform(model, "2.0.0+local") is model
-    assert unwanted(NEW) == []
+    assert unwanted(model, NEW) == []
     assert conform(model, OLD) is not model
+
+
+def test_products_and_additions_run_as_integers() -> None:
+    """ONNX Runtime would make a Gemm of them, and dequantize its weight at every run."""
+    text = """g (float[8,16] x, float s, float ws, uint8 z, int8 wz, int8[16,4] w, float[4] b) => (float[8,4] y) {
+        q = QuantizeLinear (x, s, z)
+        d = DequantizeLinear (q, s, z)
+        wd = DequantizeLinear (w, ws, wz)
+        m = MatMul (d, wd)
+        y = Add (m, b)
+    }"""
+    weights = {
+        "s": np.array(0.02, np.float32),
+        "ws": np.array(0.01, np.float32),
+        "z": np.array(128, np.uint8),
+        "wz": np.array(0, np.int8),
+        "w": np.random.default_rng(0).integers(-127, 128, (16, 4)).astype(np.int8),
+        "b": np.arange(4, dtype=np.float32),
+    }
+    model = model_of(text, **weights)
+    for name in weights:
+        del model.graph.inputs[[str(v.name) for v in model.graph.inputs].index(name)]
+    x = np.random.default_rng(1).standard_normal((8, 16)).astype(np.float32)
+    session = get("onnxruntime").load(model, EngineOptions(profile=True), {"x": x.shape})
+    (got,) = session.run({"x": x})
+    ran = {layer.op for layer in session.profile()}
+    assert "DynamicQuantizeMatMul" in ran or "MatMulIntegerToFloat" in ran or "QLinearMatMul" in ran, ran
+    assert "Gemm" not in ran
+    wanted = np.clip(np.round(x / 0.02), -128, 127) * 0.02 @ (weights["w"] * 0.01) + weights["b"]
+    np.testing.assert_allclose(got, wanted, atol=1e-3)

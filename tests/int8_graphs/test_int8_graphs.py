@@ -95,8 +95,8 @@ def test_reads(name: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ALL)
 def test_runs_as_int8(name: str, engine: str) -> None:
-    """Every convolution is an int8 kernel (but one whose data has no calibrated range, on ONNX Runtime), and the
-    outputs are nearer to the float network than MXNet's where its bug B1 strikes."""
+    """Every convolution is an int8 kernel (but one whose data has no calibrated range, on ONNX Runtime). The outputs
+    are as near to the float network as MXNet's arithmetic allows, and nearer than MXNet's own where bug B1 strikes."""
     symbol, params = load(name)
     data = graphs.image(name)
     session = model(symbol, params, name).compile(engine, profile=True)
@@ -109,16 +109,18 @@ def test_runs_as_int8(name: str, engine: str) -> None:
     assert count >= 20 and in_float <= (dynamic if engine == "onnxruntime" else 0)
     theirs = recorded(name)
     floats = model(float_network(symbol), params, name).run(data)
-    for output, mine, wanted in zip(symbol.list_outputs(), outputs, floats):
+    exact = model(symbol, params, name, exact=True).compile("openvino").run(data)
+    for output, mine, wanted, intended in zip(symbol.list_outputs(), outputs, floats, exact):
         assert mine.shape == wanted.shape
         if output not in compared(symbol, name):
             continue
         ours = distance(graphs.sample(mine), graphs.sample(wanted))
         mxnets = distance(theirs[output], graphs.sample(wanted))
-        if residuals(symbol):
-            assert ours < 0.9 * mxnets, f"{output}: {ours:.4f} from float, MXNet {mxnets:.4f}"
-        else:
-            assert ours < 1.25 * mxnets, f"{output}: {ours:.4f} from float, MXNet {mxnets:.4f}"
+        least = distance(graphs.sample(intended), graphs.sample(wanted))
+        told = f"{output}: {ours:.5f} from float, MXNet {mxnets:.5f}, its arithmetic without bugs {least:.5f}"
+        assert ours < 1.25 * least + 1e-6, told
+        if residuals(symbol):  # seeded weights lose most by their ranges, which both sides share: B1 may add little
+            assert ours < mxnets, told
 
 
 @pytest.mark.parametrize(

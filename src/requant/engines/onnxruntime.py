@@ -112,7 +112,9 @@ def open_session(
     inputs, sizes = bind(model, shapes, engine)
     if providers is _PROVIDERS:  # else the tensors inside are in the memory of a device
         check_run(model, inputs, where)
-    model = conform(model, str(_library().__version__))
+    release = str(_library().__version__)
+    model = conform(model, release)
+    left_out = unwanted(model, release)
     proto, weights = skeleton(model)
     _fix_inputs(proto.graph, inputs)
     order = _separate_outputs(proto.graph)
@@ -123,9 +125,8 @@ def open_session(
     if folder is not None:
         settings.enable_profiling, settings.profile_file_prefix = True, str(Path(folder) / "run")
     try:
-        native = _create(
-            join(proto, weights), settings, options.cache_dir if providers is _PROVIDERS else None, providers
-        )
+        cache = options.cache_dir if providers is _PROVIDERS else None
+        native = _create(join(proto, weights), settings, cache, providers, left_out)
     except Exception as fault:  # the library's exceptions have no common base of their own
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -253,16 +254,16 @@ def _settings(options: EngineOptions) -> tuple[Any, int]:
     return settings, workers
 
 
-def _create(data: bytes, settings: Any, cache_dir: str | None, providers: Providers) -> Any:
+def _create(data: bytes, settings: Any, cache_dir: str | None, providers: Providers, left_out: list[str]) -> Any:
     library = _library()
     # Without enable_fallback=0 a provider that does not load would be replaced, with a line on stdout.
     chosen: dict[str, Any] = {"providers": list(providers), "enable_fallback": 0}
-    if left_out := unwanted(str(library.__version__)):
+    if left_out:
         chosen["disabled_optimizers"] = left_out
     if cache_dir is None:
         return library.InferenceSession(data, settings, **chosen)
     # The optimized graph depends on the CPU (its layouts) and on the library's version.
-    facts = f"{library.__version__} {machine.architecture()} {sorted(machine.instruction_sets())}"
+    facts = f"{library.__version__} {machine.architecture()} {sorted(machine.instruction_sets())} {left_out}"
     kept = Path(cache_dir) / f"{hashlib.sha256(data + facts.encode()).hexdigest()}.ort.onnx"
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
