@@ -2,9 +2,7 @@
 
 **Signed integers.** Where a CPU multiplies unsigned by signed bytes (VNNI without AMX), OpenVINO shifts signed tensors
 by 128 by itself, and behind a concatenation that a convolution reads it loses that shift: results are wrong by half of
-the values' size (seen with 2026.4). With a zero point in the graph there is nothing to shift. ``q`` with zero point
-``z`` as int8 and ``q + 128`` with ``z + 128`` as uint8 stand for the same number, so nothing else changes
-(`unsigned_joins`).
+the values' size (seen with 2026.4). With a zero point in the graph there is nothing to shift (`unsigned_joins`).
 
 **Two quantizers in a row.** Compiling ends the process (segmentation fault, seen with 2026.4) where a concatenation is
 quantized with a zero point and nothing but element-wise arithmetic lies between that and the next quantizer, as in
@@ -19,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx_ir as ir
 
-from requant import qmath
+from requant.engines.signed import is_signed, shift
 from requant.passes.rewrite import constant, forget_names, initializer, is_default, rank, unique
 
 #: Operators that hand on the values of their first input, or clip them.
@@ -117,7 +115,7 @@ def unsigned_joins(model: ir.Model) -> ir.Model:
     new = model.clone()
     forget_names(new)
     for quantized in list(dict.fromkeys(_found(new.graph))):
-        _shift(new.graph, quantized)
+        shift(new.graph, quantized)
     return new
 
 
@@ -128,11 +126,11 @@ def _found(graph: ir.Graph) -> Iterator[ir.Value]:
             continue
         for value in node.inputs:
             source = _source(value)
-            if source is not None and source.op_type == "DequantizeLinear" and _signed(source.inputs[0]):
+            if source is not None and source.op_type == "DequantizeLinear" and is_signed(source.inputs[0]):
                 assert source.inputs[0] is not None
                 yield source.inputs[0]
         for quantizer in _reached(node.outputs[0], _MOVING):
-            if quantizer.op_type == "QuantizeLinear" and _signed(quantizer.outputs[0]):
+            if quantizer.op_type == "QuantizeLinear" and is_signed(quantizer.outputs[0]):
                 yield quantizer.outputs[0]
 
 
@@ -163,45 +161,3 @@ def _multiplied(value: ir.Value) -> bool:
     """A convolution or matrix product reads the tensor: as it is, quantized, joined with others, or moved."""
     through = _MOVING | {"Concat", "QuantizeLinear", "DequantizeLinear"}
     return any(n.op_type in _PRODUCTS for n in _reached(value, through))
-
-
-def _signed(value: ir.Value | None) -> bool:
-    """An int8 tensor with one scale, which only Dequantize nodes read."""
-    if value is None or value.is_graph_output() or value.is_graph_input():
-        return False
-    maker = value.producer()
-    ends = [use.node for use in value.uses()]
-    if maker is not None:
-        if maker.op_type != "QuantizeLinear":
-            return False
-        ends.append(maker)
-    else:
-        array = constant(value)
-        if array is None or array.dtype != np.int8:
-            return False
-    return all(n.op_type in ("QuantizeLinear", "DequantizeLinear") and _one_signed(n) for n in ends)
-
-
-def _one_signed(node: ir.Node) -> bool:
-    scale = constant(node.inputs[1])
-    zero = constant(node.inputs[2]) if len(node.inputs) > 2 else None
-    return scale is not None and scale.size == 1 and zero is not None and zero.dtype == np.int8 and zero.size == 1
-
-
-def _shift(graph: ir.Graph, quantized: ir.Value) -> None:
-    nodes = [use.node for use in quantized.uses()]
-    maker = quantized.producer()
-    if maker is not None:
-        nodes.append(maker)
-        maker.attributes.pop("output_dtype", None)
-        quantized.type = ir.TensorType(ir.DataType.UINT8)  # a clone shares the type with what it was made of
-    for node in nodes:
-        zero = constant(node.inputs[2])
-        assert zero is not None
-        moved = qmath.as_unsigned(zero)
-        node.replace_input_with(2, initializer(graph, f"{node.name}_zero_point", moved))
-    array = constant(quantized) if maker is None else None
-    if array is not None:
-        shifted = initializer(graph, f"{quantized.name}_unsigned", qmath.as_unsigned(array))
-        for node in nodes:
-            node.replace_input_with(0, shifted)
