@@ -19,6 +19,7 @@ from requant.engines.memory import check_run
 from requant.engines.openvino_integers import integer_kernels
 from requant.engines.openvino_joins import parted_quantizers, unsigned_joins
 from requant.engines.openvino_reading import conform
+from requant.engines.openvino_reductions import lifted_reductions
 from requant.engines.openvino_session import BF16, Compilation, OpenVINOSession, SplitSession, essence
 from requant.engines.tensors import Shape, Shapes, TensorSpec, bind, numpy_dtype, output_shape
 from requant.engines.wire import join, memory_folder, skeleton, write_apart
@@ -89,7 +90,7 @@ class OpenVINO(Engine):
             model = integer_kernels(model)
         if machine.shifts_signed():
             model = unsigned_joins(model)
-        model = parted_quantizers(model)
+        model = lifted_reductions(parted_quantizers(model))
         parts = _pieces(model, options, inputs)
         share = 1.0 if parts is None else parts[0] * parts[1] / _batch(inputs)
         check_run(model, inputs, where, precision=options.precision, share=share)
