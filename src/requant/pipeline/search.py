@@ -26,6 +26,7 @@ from requant.pipeline.calibrate import ranges
 from requant.pipeline.measurements import Measurements
 from requant.pipeline.model import Model
 from requant.quant.apply import apply
+from requant.quant.derived import derived
 from requant.quant.fingerprint import fingerprint
 from requant.quant.moments import Moments
 from requant.quant.plan import Mode, Plan
@@ -234,7 +235,7 @@ class Search:
         return list(dict.fromkeys(n for e in errors for n in readers.get(e.tensor, [])))
 
     def _apply(self, chosen: Plan, calibrator: str) -> ir.Model:
-        found = ranges(self.table, chosen, calibrator)
+        found = ranges(derived(self.table, self.floating.graph, chosen.observed), chosen, calibrator)
         return apply(self.floating, chosen, found, means=self.table.means(), moments=self.moments)
 
     def _attempt(self, chosen: Plan, calibrator: str) -> Attempt:

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from requant.errors import CalibrationError, counted
+from requant.quant.derived import derived
 from requant.quant.fingerprint import fingerprint
 from requant.quant.plan import Plan
 from requant.quant.table import CalibrationTable
@@ -39,6 +40,7 @@ def kept(
             return None, path
         given = CalibrationTable.load(path)
     _check_model(given, path or "table", model)
+    given = derived(given, model.graph, made.observed)
     missing = [t for t in made.observed if t not in given]
     if missing:
         raise CalibrationError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +50,23 @@ class Entry:
         if other.mean is not None:
             self.mean = self.mean or ChannelMean()
             self.mean.merge(other.mean)
+
+    @classmethod
+    def together(cls, rows: Sequence[Entry], tensor: str) -> Entry:
+        """The row of a tensor whose values are those of others together. It has no means of channels.
+
+        Raises:
+            CalibrationError: some are finished ranges, and some are not.
+        """
+        fixed = [row.fixed for row in rows if row.fixed is not None]
+        if fixed and len(fixed) == len(rows):
+            ends = Range(min(r.min for r in fixed), max(r.max for r in fixed))
+            return cls(type(rows[0].statistic)(), fixed=ends)
+        made = cls(type(rows[0].statistic)())
+        for row in rows:
+            made.check_merge(row, tensor)
+            made.merge(cls(row.statistic, row.held_out, row.fixed), tensor)
+        return made
 
     def to_stored(self) -> dict[str, StoredStatistic]:
         """The row as the plain data of a file."""

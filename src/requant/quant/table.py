@@ -7,8 +7,9 @@ saved, loaded, merged with the table of another worker, and compared.
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -94,6 +95,20 @@ class CalibrationTable:
                 "the calibration table does not have this tensor", where=repr(tensor), next=nearest(tensor, self)
             )
         return self._entries[tensor]
+
+    def joined(self, tensors: Mapping[str, Sequence[str]]) -> CalibrationTable:
+        """A table that also has tensors whose values are those of others together.
+
+        Args:
+            tensors: new names -> names that are in the table.
+        Raises:
+            CalibrationError: some of the others are finished ranges of another tool, and some are not.
+        """
+        new = copy.copy(self)
+        new._entries, new._ranges = dict(self._entries), {}
+        for name, parts in tensors.items():
+            new._entries[name] = Entry.together([self.entry(p) for p in parts], name)
+        return new
 
     def check_model(self, model: str) -> None:
         """Refuse the table of another model.
