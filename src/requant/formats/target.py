@@ -94,3 +94,26 @@ def check_model(path: str | os.PathLike[str]) -> None:
             expected=MODEL_NAMES,
             next=f"{name[: -len(suffix)]}.onnx",
         )
+
+
+def check_apart(target: str | os.PathLike[str], source: str | os.PathLike[str]) -> None:
+    """Refuse to write a model over the one that it is made of.
+
+    Args:
+        target: the model to write: ``x.onnx`` or a prefix.
+        source: the model that is read: a file or a prefix.
+    Raises:
+        InputError: they are, or share, a file.
+    """
+    name, given = os.fspath(target), os.fspath(source)
+    read = {os.path.realpath(p) for p in (given, f"{given}-symbol.json", f"{given}.onnx")}
+    written = [name] if name.endswith(".onnx") else [f"{name}-symbol.json", f"{name}-0000.params"]
+    for path in written:
+        if os.path.exists(path) and os.path.realpath(path) in read:
+            raise InputError(
+                "this would write over the model that is read",
+                where=name,
+                got=path,
+                expected="another name",
+                next="its float weights would be gone: name another file",
+            )

@@ -339,7 +339,7 @@ class Search:
             layers = verify.executed(self.reloaded, self.engine, sample, self.options)
         reached, met = self._goals(best, speeds[0].speedup if speeds else None)
         if speeds and min(s.speedup for s in speeds) < 1 and self.choice is None:
-            notes.append("INT8 is slower than float here; keep the float model, or exclude what profile shows as slow")
+            notes.append("INT8 is slower than float here; keep the float model, or leave the choice to mode 'measured'")
         if table.skipped:
             notes.append(f"skipped, for making NaN or Inf: {counted(table.skipped, 'sample')}")
         decisions = Counter(d.chosen for d in best.plan.decisions)

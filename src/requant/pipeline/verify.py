@@ -30,8 +30,10 @@ SECONDS = 2.0
 #: Engines' layer types that multiply and accumulate: those whose precision decides the speed.
 COMPUTE_LAYERS = frozenset(
     {"Convolution", "Deconvolution", "FullyConnected", "MatMul", "Conv", "ConvTranspose", "Gemm", "QLinearConv"}
+    | {"GroupConvolution", "GroupDeconvolution"}
     | {"FullyConnectedQuantized", "FullyConnectedQuantizedLegacy", "FullyConnectedCompressed"}
     | {"QLinearMatMul", "MatMulInteger", "QGemm", "FusedConv", "FusedMatMul", "FusedGemm", "ConvInteger", "NhwcConv"}
+    | {"NhwcFusedConv", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"}
 )
 
 
