@@ -446,3 +446,11 @@ def test_arrays_far_from_what_was_declared(tmp_path: Path, pixels, factor: float
     words = ("quantize", MODEL, "--data", tmp_path / "x.npz", *options, *QUICK, "-o", tmp_path / "x.onnx", "--json")
     notes = " ".join(n for n in json.loads(ok(*words))["report"]["notes"] if "declared" in n)
     assert (said in notes) if said else not notes
+
+
+def test_the_size_of_mxnet_files_is_theirs(files: Path, tmp_path: Path) -> None:
+    """They keep float weights."""
+    out = tmp_path / "int8"
+    found = json.loads(ok("quantize", MODEL, "--data", files / "digits.npz", *QUICK, "-o", out, "--json"))
+    written = [tmp_path / "int8-symbol.json", tmp_path / "int8-0000.params"]
+    assert found["report"]["int8_bytes"] == sum(p.stat().st_size for p in written)

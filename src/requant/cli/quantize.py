@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import os
 import sys
 from typing import Any
 
@@ -194,8 +196,12 @@ def command(
             metadata=metadata,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    written = ", ".join(made.save(output))
+    files = made.save(output)
+    written = ", ".join(files)
     report = made.report
+    if report is not None and not output.endswith(".onnx"):
+        # MXNet's files keep float weights, which its layers quantize by channel themselves: they are as large as before.
+        report = dataclasses.replace(report, int8_bytes=sum(os.path.getsize(f) for f in files))
     if as_json:
         show.as_json({"written": written, "report": None if report is None else report.as_dict()})
     else:
