@@ -200,7 +200,7 @@ def command(
     written = ", ".join(files)
     report = made.report
     if report is not None and not output.endswith(".onnx"):
-        # MXNet's files keep float weights, which its layers quantize by channel themselves: they are as large as before.
+        # MXNet's files keep float weights, which its layers quantize by themselves: they are as large as before.
         report = dataclasses.replace(report, int8_bytes=sum(os.path.getsize(f) for f in files))
     if as_json:
         show.as_json({"written": written, "report": None if report is None else report.as_dict()})
