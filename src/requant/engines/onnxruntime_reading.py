@@ -19,7 +19,7 @@ import onnx_ir as ir
 
 from requant import qmath
 from requant.engines.signed import is_signed, shift
-from requant.passes.rewrite import attribute, constant, initializer, insert_before, ints, is_default, unique
+from requant.passes.rewrite import attribute, constant, initializer, insert_before, ints, is_default, stand_in, unique
 
 Version = tuple[int, int]
 _INT8_PRODUCTS: Version = (1, 24)
@@ -173,19 +173,10 @@ def _keep_nan(graph: ir.Graph, node: ir.Node) -> None:
     """NaN stays NaN."""
     x, y = node.inputs[0], node.outputs[0]
     assert x is not None
-    name, users = y.name, list(y.uses())
-    y.name = unique(graph, f"{name}_of_numbers")
-    unknown = ir.Node("", "IsNaN", [x], name=f"{name}/IsNaN")
-    unknown.outputs[0].name = unique(graph, f"{name}_unknown")
-    chosen = ir.Node("", "Where", [unknown.outputs[0], x, y], name=f"{name}/Where")
-    new = chosen.outputs[0]
-    new.name, new.shape, new.type = name, y.shape, y.type
-    graph.insert_after(node, [unknown, chosen])
-    for user, place in users:
-        user.replace_input_with(place, new)
-    for place, value in enumerate(graph.outputs):
-        if value is y:
-            graph.outputs[place] = new
+    unknown = ir.Node("", "IsNaN", [x], name=f"{y.name}/IsNaN")
+    unknown.outputs[0].name = unique(graph, f"{y.name}_unknown")
+    chosen = ir.Node("", "Where", [unknown.outputs[0], x, y], name=f"{y.name}/Where")
+    stand_in(graph, y, [unknown, chosen], f"{y.name}_of_numbers")
 
 
 RULES = (

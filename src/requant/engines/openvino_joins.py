@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from requant.engines.signed import is_signed, shift
-from requant.passes.rewrite import constant, forget_names, initializer, is_default, rank, unique
+from requant.passes.rewrite import changed_copy, constant, initializer, is_default, rank, stand_in, unique
 
 #: Operators that hand on the values of their first input, or clip them.
 _MOVING = frozenset(
@@ -27,8 +27,6 @@ _MOVING = frozenset(
         *("Identity", "Pad", "DepthToSpace", "SpaceToDepth", "Resize", "Expand", "Tile", "Dropout"),
     }
 )
-
-
 #: Operators through which OpenVINO moves a quantizer towards a concatenation, or may.
 _ELEMENTWISE = frozenset(
     {
@@ -45,13 +43,7 @@ def parted_quantizers(model: ir.Model) -> ir.Model:
     Args:
         model: left as it is; returned if there is nothing to part.
     """
-    if not any(_in_a_row(model.graph)):
-        return model
-    new = model.clone()
-    forget_names(new)
-    for node in list(dict.fromkeys(_in_a_row(new.graph))):
-        _part(new.graph, node)
-    return new
+    return changed_copy(model, _in_a_row, _part)
 
 
 def _in_a_row(graph: ir.Graph) -> Iterator[ir.Node]:
@@ -78,7 +70,6 @@ def _has_zero_point(node: ir.Node) -> bool:
 def _part(graph: ir.Graph, dequantizer: ir.Node) -> None:
     """Put a maximum over windows of one element behind a node. It needs one to three axes behind batch and channels."""
     value = dequantizer.outputs[0]
-    readers = list(value.uses())
     axes = rank(value)
     made: list[ir.Node] = []
 
@@ -90,17 +81,14 @@ def _part(graph: ir.Graph, dequantizer: ir.Node) -> None:
         return out
 
     if axes is not None and 3 <= axes <= 5:
-        last = behind(value, "MaxPool", window=axes - 2)
+        behind(value, "MaxPool", window=axes - 2)
     else:  # in one long row, and back
         row = initializer(graph, f"{value.name}.row", np.array([1, 1, -1], np.int64))
         pooled = behind(behind(value, "Reshape", row), "MaxPool", window=1)
         sizes = behind(value, "Shape")
         sizes.type = ir.TensorType(ir.DataType.INT64)
-        last = behind(pooled, "Reshape", sizes)
-    last.shape = value.shape
-    graph.insert_after(dequantizer, made)
-    for use in readers:
-        use.node.replace_input_with(use.idx, last)
+        behind(pooled, "Reshape", sizes)
+    stand_in(graph, value, made, f"{value.name}.joined")
 
 
 def unsigned_joins(model: ir.Model) -> ir.Model:
@@ -110,13 +98,7 @@ def unsigned_joins(model: ir.Model) -> ir.Model:
     Args:
         model: left as it is.
     """
-    if not any(_found(model.graph)):
-        return model
-    new = model.clone()
-    forget_names(new)
-    for quantized in list(dict.fromkeys(_found(new.graph))):
-        shift(new.graph, quantized)
-    return new
+    return changed_copy(model, _found, shift)
 
 
 def _found(graph: ir.Graph) -> Iterator[ir.Value]:

@@ -14,14 +14,14 @@ import onnx_ir as ir
 
 from requant.passes.rewrite import (
     attribute,
+    changed_copy,
     constant,
-    forget_names,
     initializer,
     insert_before,
     ints,
     is_default,
     rank,
-    unique,
+    stand_in,
 )
 
 _POOLS = frozenset({"GlobalAveragePool"})
@@ -35,16 +35,12 @@ def lifted_reductions(model: ir.Model) -> ir.Model:
     Args:
         model: left as it is.
     """
-    if not any(n.op_type == "DequantizeLinear" for n in model.graph) or not any(_found(model.graph)):
-        return model
-    new = model.clone()
-    forget_names(new)
-    for node in list(_found(new.graph)):
-        _lift(new.graph, node)
-    return new
+    return changed_copy(model, _found, _lift)
 
 
 def _found(graph: ir.Graph) -> Iterator[ir.Node]:
+    if not any(n.op_type == "DequantizeLinear" for n in graph):
+        return
     for node in graph:
         if not is_default(node) or rank(node.inputs[0] if node.inputs else None) != 3:
             continue
@@ -80,15 +76,7 @@ def _lift(graph: ir.Graph, node: ir.Node) -> None:
             node.replace_input_with(1, initializer(graph, f"{node.name}_axes", np.array([*axes, 3], np.int64)))
         if not attribute(node, "keepdims", 1):
             return
-    name, users = out.name, list(out.uses())
-    out.name = unique(graph, f"{name}_lifted")
-    squeeze = ir.Node("", "Squeeze", [out, last], name=f"{name}/Squeeze")
-    new = squeeze.outputs[0]
-    new.name, new.shape, new.type = name, out.shape, out.type
-    out.shape = None if out.shape is None else ir.Shape([*out.shape, 1])
-    graph.insert_after(node, squeeze)
-    for user, place in users:
-        user.replace_input_with(place, new)
-    for place, value in enumerate(graph.outputs):
-        if value is out:
-            graph.outputs[place] = new
+    squeeze = ir.Node("", "Squeeze", [out, last], name=f"{out.name}/Squeeze")
+    lifted = None if out.shape is None else ir.Shape([*out.shape, 1])
+    stand_in(graph, out, [squeeze], f"{out.name}_lifted")
+    out.shape = lifted

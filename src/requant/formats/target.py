@@ -39,14 +39,25 @@ def check_load(path: object, params: object, epoch: object) -> None:
     )
     if params is not None:
         check_name(params, "load: params", "requant.load('net-symbol.json', 'net-0000.params')")
-    if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, Integral)):
+    if epoch is not None:
+        check_epoch(epoch, "load", "leave it out for the latest")
+
+
+def check_epoch(epoch: object, where: str, next: str) -> None:
+    """Refuse what cannot number the parameters in a file's name.
+
+    Raises:
+        InputError: it is no whole number.
+    """
+    if isinstance(epoch, bool) or not isinstance(epoch, Integral):
         raise InputError(
-            "not an epoch",
-            where="load: epoch",
-            got=shown(epoch),
-            expected="a whole number",
-            next="leave it out for the latest",
+            "not an epoch", where=f"{where}: epoch", got=shown(epoch), expected="a whole number", next=next
         )
+
+
+def model_files(name: str, epoch: int = 0) -> list[str]:
+    """The files of a model that is saved under a name: the name itself if it ends in .onnx, else MXNet's two."""
+    return [name] if name.endswith(".onnx") else [f"{name}-symbol.json", f"{name}-{epoch:04d}.params"]
 
 
 def check_file(path: str | os.PathLike[str], expected: str = "the name of a file") -> None:
@@ -107,8 +118,7 @@ def check_apart(target: str | os.PathLike[str], source: str | os.PathLike[str]) 
     """
     name, given = os.fspath(target), os.fspath(source)
     read = {os.path.realpath(p) for p in (given, f"{given}-symbol.json", f"{given}.onnx")}
-    written = [name] if name.endswith(".onnx") else [f"{name}-symbol.json", f"{name}-0000.params"]
-    for path in written:
+    for path in model_files(name):
         if os.path.exists(path) and os.path.realpath(path) in read:
             raise InputError(
                 "this would write over the model that is read",

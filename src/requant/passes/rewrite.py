@@ -7,13 +7,14 @@ name it ever had: ``metadata_props["mx.node"]`` lists MXNet's names and ``["requ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx_ir as ir
 
 Array = np.ndarray[Any, np.dtype[Any]]
+T = TypeVar("T")
 
 MX_NODE = "mx.node"
 NODES = "requant.nodes"
@@ -271,6 +272,49 @@ def insert_before(
     made.metadata_props.update(node.metadata_props)
     graph.insert_before(node, made)
     return out
+
+
+def stand_in(graph: ir.Graph, old: ir.Value, nodes: Sequence[ir.Node], wanted: str) -> None:
+    """Nodes that compute something from a value stand for it from now on: the output of the last one bears its name,
+    shape and type, is what all others read, and is the graph's output where it was one.
+
+    Args:
+        graph: is changed.
+        old: the value.
+        nodes: new ones, in order; some of them read it.
+        wanted: its new name.
+    """
+    maker, new = old.producer(), nodes[-1].outputs[0]
+    assert maker is not None
+    own = set(nodes)
+    users = [use for use in old.uses() if use.node not in own]
+    new.name, new.shape, new.type = old.name, old.shape, old.type
+    old.name = unique(graph, wanted)
+    graph.insert_after(maker, nodes)
+    for user, place in users:
+        user.replace_input_with(place, new)
+    for place, value in enumerate(graph.outputs):
+        if value is old:
+            graph.outputs[place] = new
+
+
+def changed_copy(
+    model: ir.Model, find: Callable[[ir.Graph], Iterable[T]], change: Callable[[ir.Graph, T], None]
+) -> ir.Model:
+    """A copy in which everything that is found is changed; the model itself if nothing is.
+
+    Args:
+        model: is left as it is.
+        find: what there is to change in a graph.
+        change: changes one of them, in its graph.
+    """
+    if not any(True for _ in find(model.graph)):
+        return model
+    new = model.clone()
+    forget_names(new)
+    for each in list(dict.fromkeys(find(new.graph))):
+        change(new.graph, each)
+    return new
 
 
 def new_node(

@@ -28,7 +28,7 @@ def check_engine(engine: object, where: str) -> None:
         )
 
 
-def check_kind(value: object, kind: type | tuple[type, ...], where: str, todo: str) -> None:
+def check_kind(value: object, kind: type, where: str, todo: str) -> None:
     """Refuse an argument of another kind.
 
     Args:
@@ -37,9 +37,8 @@ def check_kind(value: object, kind: type | tuple[type, ...], where: str, todo: s
         InputError: it is of another kind.
     """
     if not isinstance(value, kind):
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        names = " or ".join(k.__name__ for k in kinds)
-        raise InputError("an argument of the wrong kind", where=where, got=shown(value), expected=names, next=todo)
+        what = "an argument of the wrong kind"
+        raise InputError(what, where=where, got=shown(value), expected=kind.__name__, next=todo)
 
 
 def check_sizes(shapes: object, where: str, named: bool = True) -> None:

@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +19,7 @@ from requant.engines.tensors import TensorSpec, dims, true_inputs
 from requant.errors import FormatError, InputError, RequantError, ShapeError
 from requant.formats import onnx_file, symbol_file
 from requant.formats.params import write_params
-from requant.formats.target import check_model
+from requant.formats.target import check_epoch, check_model, model_files
 from requant.lower import Dims, Lowered, free_inputs, missing_parameters, needed_nodes, to_onnx
 from requant.ops.emit import NeedsShape
 from requant.pipeline.compiled import Compiled, not_pickled
@@ -336,10 +335,9 @@ class Model:
             FormatError: an ONNX model cannot be written as MXNet files.
             InputError: nothing can be written under that name, or it is that of another kind of file.
         """
-        check_kind(path, (str, os.PathLike), "save", "save('out.onnx')")
-        check_kind(epoch, Integral, "save: epoch", "a number of the file's name, such as 0")
+        check_model(path)
+        check_epoch(epoch, "save", "leave it out for 0")
         name = os.fspath(path)
-        check_model(name)
         if name.endswith(".onnx"):
             onnx_file.write(self.onnx, name)
             return [name]
@@ -349,7 +347,7 @@ class Model:
                 where=name,
                 next="give a name that ends in .onnx",
             )
-        files = [f"{name}-symbol.json", f"{name}-{epoch:04d}.params"]
+        files = model_files(name, epoch)
         symbol_file.save(self.symbol, files[0])
         aux = set(self.symbol.list_auxiliary_states())
         write_params(files[1], {f"{'aux' if n in aux else 'arg'}:{n}": p for n, p in self.params.items()})
