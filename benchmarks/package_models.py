@@ -15,7 +15,6 @@ process. ``--packages``: a folder that the packages lie in (``pip install --targ
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import openvino
-from peers import ROOT, by_turns, report, timed
+from peers import ROOT, by_turns, nncf_file, qdq_file, report, timed
 
 import requant
 from requant.qmath import sqnr
@@ -164,24 +163,12 @@ def _onnxruntime(path: Path) -> Run:
 def _nncf_file(source: Path, to: Path, data: Arrays, transformer: bool) -> Path:
     import nncf
 
-    logging.getLogger("nncf").setLevel(logging.ERROR)
-    dataset = nncf.Dataset(list(_samples(data)))
     kind = {"model_type": nncf.ModelType.TRANSFORMER} if transformer else {}
-    made = nncf.quantize(openvino.Core().read_model(str(source)), dataset, subset_size=len(_first(data)), **kind)
-    openvino.save_model(made, str(to), compress_to_fp16=False)
-    return to
+    return nncf_file(source, to, list(_samples(data)), **kind)
 
 
 def _qdq_file(source: Path, to: Path, data: Arrays, per_channel: bool) -> Path:
-    from onnxruntime import quantization as q
     from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    class Reader(q.CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.feeds = _samples(data)
-
-        def get_next(self) -> dict[str, np.ndarray] | None:
-            return next(self.feeds, None)
 
     model = onnx.load(source)
     if next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")) < 13:
@@ -189,16 +176,7 @@ def _qdq_file(source: Path, to: Path, data: Arrays, per_channel: bool) -> Path:
         onnx.save(onnx.version_converter.convert_version(model, 17), source)
     prepared = to.with_name(f"{to.stem}-prepared.onnx")
     quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
-    q.quantize_static(
-        str(prepared),
-        str(to),
-        Reader(),
-        quant_format=q.QuantFormat.QDQ,
-        activation_type=q.QuantType.QUInt8,
-        weight_type=q.QuantType.QInt8,
-        per_channel=per_channel,
-    )
-    return to
+    return qdq_file(prepared, to, _samples(data), per_channel)
 
 
 def _requant_file(source: Path, to: Path, data: Arrays) -> Path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +35,63 @@ def network(key: str, shape: tuple[int, ...] = (1, 3, 224, 224)) -> requant.Mode
     names = [*symbol.list_arguments(), *symbol.list_auxiliary_states()]
     params = {n: seeded.parameter(n, s) for n, s in zip(names, [*shapes, *states]) if n != "data" and s is not None}
     return requant.Model.from_symbol(symbol, params, shapes={"data": (None, *shape[1:])}, source=key)
+
+
+Feeds = Mapping[str, np.ndarray]
+
+
+def reader(feeds: Iterable[Feeds]) -> Any:
+    """ONNX Runtime's reader of calibration data over feeds of the model."""
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.feeds = iter(feeds)
+
+        def get_next(self) -> Feeds | None:
+            return next(self.feeds, None)
+
+    return Reader()
+
+
+def nncf_file(source: Path, to: Path, feeds: Sequence[Feeds], **more: Any) -> Path:
+    """NNCF's int8 form of an ONNX file for OpenVINO, with its defaults and ``more``."""
+    import nncf
+    import openvino
+
+    logging.getLogger("nncf").setLevel(logging.ERROR)
+    model = openvino.Core().read_model(str(source))
+    made = nncf.quantize(model, nncf.Dataset([dict(f) for f in feeds]), subset_size=len(feeds), **more)
+    openvino.save_model(made, str(to), compress_to_fp16=False)
+    return to
+
+
+def folded_file(source: Path, to: Path) -> Path:
+    """An ONNX file with batch norms folded, as ONNX Runtime does it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(to)
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+    return to
+
+
+def qdq_file(source: Path, to: Path, feeds: Iterable[Feeds], per_channel: bool = True) -> Path:
+    """ONNX Runtime's static QDQ form of an ONNX file: unsigned activations, signed weights."""
+    from onnxruntime import quantization as q
+
+    q.quantize_static(
+        str(source),
+        str(to),
+        reader(feeds),
+        quant_format=q.QuantFormat.QDQ,
+        activation_type=q.QuantType.QUInt8,
+        weight_type=q.QuantType.QInt8,
+        per_channel=per_channel,
+    )
+    return to
 
 
 def timed(call: Callable[[], object]) -> Timed:
