@@ -26,6 +26,7 @@ from requant.pipeline.calibrate import Observer, ranges
 from requant.pipeline.compiled import Compiled
 from requant.pipeline.model import Model
 from requant.pipeline.quantization import QuantizedModel, quantize
+from requant.pipeline.tables import complete
 from requant.pipeline.timing import by_turns
 from requant.quant.apply import apply
 from requant.quant.bias import mean_axes
@@ -204,17 +205,12 @@ class Builder:
             CalibrationError: the table lacks tensors, or statistics that the calibrator needs.
             EngineError: the engine refuses the INT8 model.
         """
-        _, made = self._planned(shapes)
+        graph, made = self._planned(shapes)
         if self.live.mode == "measured":
             if _PLAN not in table.metadata:
                 raise CalibrationError("the calibration table has no measured plan", next="it is measured anew")
             made = self._plan = plan_from_json(table.metadata[_PLAN])
-        missing = [t for t in made.observed if t not in table]
-        if missing:
-            raise CalibrationError(
-                "the calibration table lacks tensors that this plan needs", got=", ".join(missing[:4])
-            )
-        quantized = self._apply(table)
+        quantized = self._apply(complete(table, graph, made, "the live table"))
         compiled = self._compile(quantized)
         compiled.prepare(shapes)
         found = _stored(table.metadata.get(_METADATA))

@@ -40,17 +40,28 @@ def kept(
             return None, path
         given = CalibrationTable.load(path)
     _check_model(given, path or "table", model)
-    given = derived(given, model.graph, made.observed)
-    missing = [t for t in made.observed if t not in given]
+    return complete(given, model, made, path or "table"), path
+
+
+def complete(table: CalibrationTable, model: ir.Model, made: Plan, where: str) -> CalibrationTable:
+    """The table with all tensors that a plan needs: those that follow from others are added in a copy.
+
+    Args:
+        where: what the table is called.
+    Raises:
+        CalibrationError: it lacks tensors; the message names them.
+    """
+    table = derived(table, model.graph, made.observed)
+    missing = [t for t in made.observed if t not in table]
     if missing:
         raise CalibrationError(
             "the calibration table lacks tensors that this plan needs",
-            where=path or "table",
-            got=f"{counted(len(given), 'tensor')}, without {_some(missing)}",
+            where=where,
+            got=f"{counted(len(table), 'tensor')}, without {_some(missing)}",
             expected=f"the {counted(len(made.observed), 'tensor')} of this plan",
             next="calibrate with mode 'full', whose table serves the other modes and every exclude list, or remove it",
         )
-    return given, path
+    return table
 
 
 def _check_model(table: CalibrationTable, where: str, model: ir.Model) -> None:
